@@ -1,10 +1,10 @@
-// A long run to see that nothing grows: 1 000 000 pairs of acquire and release, then 100 clients opened and closed.
-// Not part of `npm test` (which has a small one in process/soak.test.mjs).
+// A long run to see that nothing grows: 1 000 000 pairs of acquire and release, then 100 clients
+// opened and closed. Not part of `npm test` (which has a short run in process/soak.test.mjs).
 //
 //   node --expose-gc __test__/soak.mjs [memory|sqlite|redis ...]
 //   PAIRS=100000 CYCLES=10 node --expose-gc __test__/soak.mjs redis
-//   PAIRS=10000000 node __test__/soak.mjs faults    leases of a Redis that something happens to every second;
-//                                                   with MASTERS=5, of a quorum, to two of them
+//   PAIRS=10000000 node __test__/soak.mjs faults    leases of a Redis with a fault every second;
+//                                                   with MASTERS=5, of a quorum, with two faults
 
 import { createLockClient } from 'leasehold'
 import { soakThroughFaults } from './support/chaos/soak.mjs'
@@ -35,7 +35,7 @@ for (const name of names) {
   const store = await openStore(name, { after: (ending) => endings.push(ending) })
   const rows = {}
   const locks = createLockClient({ store, wait: Infinity })
-  // Everything that is made once is made before the first measurement.
+  // Everything that is created once is created before the first measurement.
   await usePairs(locks, Math.min(PAIRS, 20_000))
   await useClients(store, 5)
   rows.before = measure()

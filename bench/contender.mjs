@@ -1,7 +1,8 @@
 // Some contenders for one lock, in a process of their own. Started by waiting.mjs:
-//   node contender.mjs '{"name":"redlock","port":6390,"directory":"/tmp/x","contenders":4,"hold":0}'
-// Says `ready` on its standard output, begins at the word `go`, ends at `stop`, and then prints one line of JSON:
-// the turns of each contender, and with `stamps` when each turn began and ended, in µs of the machine's monotonic clock.
+//   node contender.mjs '{"name":"redlock","port":6390,"directory":"/tmp","contenders":4,"hold":0}'
+// Writes `ready` to its standard output, begins at the word `go`, ends at `stop`, and then prints
+// one line of JSON: the turns of each contender, and with `stamps` when each turn began and ended,
+// in µs of the machine's monotonic clock.
 
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
@@ -30,7 +31,7 @@ await Promise.all(
       try {
         held = await acquire()
       } catch {
-        continue // It gave up waiting, as some libraries do however they are told to wait: it tries again.
+        continue // The library gave up, as some do with any setting. Try again.
       }
       const began = us()
       if (hold) await sleep(hold / 2 + Math.random() * hold)

@@ -1,4 +1,5 @@
-// The libraries that leasehold is compared with. They are no dependency of the package, and installed when they are wanted.
+// The libraries that leasehold is compared with. They are no dependency of the package. The
+// benchmark installs them when it needs them.
 
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, existsSync, mkdtempSync, renameSync, rmSync } from 'node:fs'

@@ -1,4 +1,5 @@
-// What leasehold costs when nobody listens to what it tells, and when somebody does. All rows acquire and release the same.
+// Measures what leasehold costs without and with listeners to its events. All rows run the same
+// acquires and releases.
 
 import diagnostics from 'node:diagnostics_channel'
 import { createRequire } from 'node:module'
@@ -21,7 +22,7 @@ function heard(name, listen) {
   }
 }
 
-/** To the calls and leases, as whoever wants to know everything would. */
+/** Listens to all calls and leases. */
 function listenToAll() {
   for (const call of ['acquire', 'renew', 'release']) {
     diagnostics
@@ -31,18 +32,18 @@ function listenToAll() {
   for (const name of ['granted', 'released', 'lost']) diagnostics.subscribe(`leasehold:${name}`, () => {})
 }
 
-/** Spans are made and ended, and then nobody wants them. */
+/** Makes and ends spans, which are then dropped. */
 function instrument(locks, tracerProvider) {
   const { MeterProvider } = require('@opentelemetry/sdk-metrics')
-  require('../dist/otel.js').instrument(locks, { tracerProvider, meterProvider: new MeterProvider() })
+  require('../dist/integrations/otel.js').instrument(locks, { tracerProvider, meterProvider: new MeterProvider() })
 }
 
 export const listening = [
-  { ...ours, name: 'nobody listens' },
+  { ...ours, name: 'no listeners' },
   heard('losses only', () => diagnostics.subscribe('leasehold:lost', () => {})),
   heard('every channel', listenToAll),
   heard('prometheus', (locks) => {
-    require('../dist/prometheus.js').collect(locks, { register: new (require('prom-client').Registry)() })
+    require('../dist/integrations/prometheus.js').collect(locks, { register: new (require('prom-client').Registry)() })
   }),
   heard('otel, metrics', (locks) => instrument(locks)),
   heard('otel, metrics and spans', (locks) => {

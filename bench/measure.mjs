@@ -1,4 +1,5 @@
-// Measures one subject and prints the figures as one line of JSON. Started by run.mjs, once per subject and round:
+// Measures one subject and prints the figures as one line of JSON. Started by run.mjs, once per
+// subject and round:
 //   node measure.mjs '{"name":"redlock","port":6390,"directory":"/tmp/x","effort":1}'
 import { readFileSync } from 'node:fs'
 import { listening } from './listening.mjs'
@@ -7,7 +8,7 @@ import { subjects } from './peers.mjs'
 /** How many pairs are under way at a time in the second phase. */
 const WIDTH = 256
 
-/** Says how the CPU time of the JS thread is read here. */
+/** Returns how the CPU time of the JS thread is read here. */
 export function cpuSource() {
   try {
     schedstat()
@@ -20,14 +21,14 @@ export function cpuSource() {
   }
 }
 
-/** CPU time of the main thread so far, µs. The main thread's id is the process's. */
+/** Returns the CPU time of the main thread so far, in µs. The main thread's id is the process's. */
 function schedstat() {
   return Number(readFileSync(`/proc/self/task/${process.pid}/schedstat`, 'utf8').split(' ', 1)[0]) / 1000
 }
 
 const total = ({ user, system }) => user + system
 
-/** One pair after the other: what a single caller waits. */
+/** Runs one pair after the other. Shows how long a single caller waits. */
 async function oneAtATime({ acquire, release }, cpu, pairs, limit) {
   const took = new Float64Array(pairs)
   const until = performance.now() + limit
@@ -49,7 +50,9 @@ const rethrow = (error) => {
   throw error
 }
 
-/** `width` callers at a time, each with a key of its own: what the process gets done. */
+/**
+ * Runs `width` callers at a time, each with a key of its own. Shows the throughput of the process.
+ */
 export async function manyAtATime({ acquire, release }, cpu, pairs, limit, width = WIDTH, failed = rethrow) {
   const before = cpu()
   const began = performance.now()
@@ -79,7 +82,7 @@ async function measure({ name, port, directory, effort }) {
   const { read } = cpuSource()
   const pair = await subject.open({ port, directory })
 
-  // Until the JIT has seen everything; a slow subject is not waited for.
+  // Warm up the JIT, but not for too long if the subject is slow.
   await oneAtATime(pair, read, 2000, 1500 * effort)
   const one = await oneAtATime(pair, read, 10_000 * effort, 5000 * effort)
   await manyAtATime(pair, read, 20_000 * effort, 1000 * effort)

@@ -1,17 +1,18 @@
-// What is measured. Each subject is opened in a process of its own and offers one pair:
-// `acquire(key)` resolves with whatever `release(held)` wants to be given.
+// The subjects that are measured. Each is opened in a process of its own and has two functions:
+// `acquire(key)` resolves with the argument of `release(held)`.
 //
-// Every peer is given what makes it quick: no retries, one connection, its own documented calls.
+// Each peer gets the settings that make it fast: no retries, one connection, its own documented
+// calls.
 import { randomUUID } from 'node:crypto'
 import { createRequire } from 'node:module'
 import { openWire } from './wire.mjs'
 
 const require = createRequire(import.meta.url)
 
-/** How long a lease lives, ms. No pair of the bench comes near it. */
+/** How long a lease lives, in ms. No pair of the benchmark takes nearly that long. */
 const TTL = 10_000
 
-/** What gives up a lock only if it is still one's own, as everybody writes it. */
+/** The usual script that releases a lock only for its owner. */
 export const RELEASE = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end`
 
 const ioredis = (port) => new (require('ioredis'))(port, '127.0.0.1')
@@ -29,12 +30,12 @@ function leasehold(store) {
 }
 
 /**
- * What may be measured, in the table's order. `kind` says what a row is for:
- * `ours`  the row that the budgets are about,
- * `info`  leasehold where no server is asked, for information,
+ * The subjects, in the table's order. The `kind` of a row:
+ * `ours`  the row of the budgets,
+ * `info`  leasehold without a server, for information,
  * `peer`  another lock library,
- * `raw`   the same two commands without any lock library: no lock through that client can be quicker,
- * `limit` the same on a bare socket: what the network and the server leave possible.
+ * `raw`   the same two commands without a lock library: no lock through that client can be faster,
+ * `limit` the same on a bare socket: the limit of the network and the server.
  */
 export const subjects = [
   {
@@ -96,7 +97,7 @@ export const subjects = [
       return {
         async acquire(key) {
           const [held, release] = await tryLock(redis, key, { timeout: TTL })
-          if (!held) throw new Error(`${key} is held by somebody else`)
+          if (!held) throw new Error(`${key} is held by another client`)
           return release
         },
         release: (release) => release(),

@@ -1,15 +1,15 @@
 // Measures leasehold and the lock libraries it competes with, in one run.
 //
-//   npm run build:release                    first: an addon of the developer profile is slower
+//   npm run build:release                    first: the developer profile makes the addon slower
 //   npm run bench                            three rounds, about a quarter of an hour
-//   npm run bench -- --tables contended      only that table (the others are uncontended, quorum and seen)
+//   npm run bench -- --tables contended      only that one of uncontended, contended, quorum, seen
 //   npm run bench -- --quick                 one short round
 //   npm run bench -- --rows leasehold,redlock
 //   npm run bench -- --rounds 5 --json       every figure, for a program
 //   npm run bench -- --check                 exit code 1 if a budget does not hold
 //
-// It starts Redis servers of its own. Each row is measured in a process of its own, one process at a time; the rounds
-// go over all rows and in turn begin at another one, so that the drift of a machine hits them all.
+// Starts Redis servers of its own. Each row is measured in a process of its own, one process at a
+// time. Each round begins with another row, so that the drift of a machine affects all rows.
 
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
@@ -31,7 +31,7 @@ import { waiters } from './waiters.mjs'
 
 const HERE = fileURLToPath(new URL('.', import.meta.url))
 
-/** What has a row in which table. */
+/** The candidates for the rows of each table. */
 const candidates = { uncontended: subjects, contended: waiters, quorum: voters, seen: listening }
 
 function parse() {
@@ -72,7 +72,7 @@ function prepare() {
   }
   if (!createRequire(import.meta.url)('../native.cjs').IS_OPTIMIZED) {
     throw new Error(
-      'the addon was built for development, and runs at less than half of its speed: run `npm run build:release` first',
+      'the addon was built in the developer profile, which makes it less than half as fast: run `npm run build:release` first',
     )
   }
   haveLibraries()
@@ -93,7 +93,7 @@ function measure(program, subject, settings) {
   return JSON.parse(stdout)
 }
 
-/** Lets frozen masters go on, and what they had been sent come to its end, before the next row is measured. */
+/** Thaws frozen masters, and lets them finish their requests before the next row is measured. */
 async function restore(masters) {
   for (const master of masters) master.thaw()
   for (const master of masters) await master.ask('FLUSHALL')

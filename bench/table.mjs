@@ -1,4 +1,5 @@
-// From figures to a table: medians over the rounds, ratios to the best peer, and the budgets. tables.mjs says which.
+// Makes a table from figures: medians over the rounds, ratios to the best peer, and the budgets.
+// tables.mjs has the tables.
 
 export function median(values) {
   const sorted = [...values].sort((a, b) => a - b)
@@ -18,25 +19,31 @@ export function summarize(rows, { metrics }) {
     }))
 }
 
-/** The peer with the best median, for one metric; undefined if no peer was measured. */
+/** Returns the peer with the best median for one metric, or undefined if no peer was measured. */
 function bestPeer(rows, { key, best }) {
   const peers = rows.filter(({ kind }) => kind === 'peer')
   const value = best(...peers.map(({ figures }) => figures[key]).filter(Number.isFinite))
   return peers.find(({ figures }) => figures[key] === value)
 }
 
-/** What the rows of a table are compared with, for one metric; undefined if that was not measured. */
+/**
+ * Returns the row with which the rows of a table are compared for one metric, or undefined if it
+ * was not measured.
+ */
 function reference(rows, metric, against) {
   return against === 'ours' ? rows.find(({ kind }) => kind === 'ours') : bestPeer(rows, metric)
 }
 
-/** How `row` compares with `other`: the median of the rounds' ratios, in which the machine's drift cancels. */
+/**
+ * Compares `row` with `other`: the median of the rounds' ratios, in which the machine's drift
+ * cancels.
+ */
 function ratio(row, other, key) {
   const rounds = row.rounds.map((round, i) => round[key] / other.rounds[i]?.[key]).filter(Number.isFinite)
   return rounds.length ? median(rounds) : row.figures[key] / other.figures[key]
 }
 
-/** Which budgets hold: of those whose rows were measured. */
+/** Returns which budgets hold, of those whose rows were measured. */
 export function judge(rows, { metrics, budgets }) {
   return budgets.flatMap((budget) => {
     const ours = rows.find((row) => (budget.row ? row.name === budget.row : row.kind === 'ours'))
@@ -52,9 +59,9 @@ export function judge(rows, { metrics, budgets }) {
 const KINDS = {
   ours: 'leasehold',
   peer: 'other lock libraries',
-  raw: 'the same two commands without a lock library: no lock through that client can be quicker',
-  limit: 'a bare socket: what the network and the server leave possible',
-  heard: 'leasehold, and somebody listens',
+  raw: 'the same two commands without a lock library: no lock through that client can be faster',
+  limit: 'a bare socket: the limit of the network and the server',
+  heard: 'leasehold with listeners',
   info: 'leasehold without a server, for information',
 }
 
@@ -65,7 +72,7 @@ const NAME = 26
 const VALUE = 9
 const RATIO = 8
 
-/** The whole report, as text. */
+/** Returns the whole report as text. */
 export function render(rows, budgets, { groups, metrics, about, against, note }, { cpu, machine }) {
   const width = (metric) => VALUE + (metric.share ? 1 : RATIO)
   let column = 0

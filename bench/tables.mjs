@@ -1,5 +1,5 @@
-// What the tables show, and which figures have a budget. `best` says which way a figure is better; `share` is a
-// figure that is compared with nothing.
+// The columns of the tables, and the figures that have a budget. `best` says whether a smaller or a
+// larger figure is better; a figure with `share` is compared with no other.
 
 export const uncontended = {
   name: 'uncontended',
@@ -71,7 +71,10 @@ export const contended = {
   ],
 }
 
-/** What a row's library was told, where its time was up before all its pairs were done, and what failed. */
+/**
+ * Returns the settings of a row's library, whether time ended before all pairs were done, and what
+ * failed.
+ */
 function votingNote({ setting, rounds }) {
   const cut = rounds.flatMap(({ frozen }) => frozen).filter(({ cutShort }) => cutShort)
   const fewest = Math.min(...cut.map(({ pairs }) => pairs))
@@ -86,12 +89,12 @@ function votingNote({ setting, rounds }) {
 export const quorum = {
   name: 'quorum',
   program: 'voting.mjs',
-  /** How many masters it needs, beside the one server that all tables have. */
+  /** How many masters it needs, in addition to the one server of all tables. */
   masters: 5,
   against: 'ours',
   about: ({ cpu }) =>
     `Five masters; a frozen one (SIGSTOP) keeps its connections and answers nothing. CPU is ${cpu}, per acquire and release.\n` +
-    '“Adds” is by how much a figure is above the same process’ with all of them up, measured from the moment of freezing on.',
+    '“Adds” is by how much a figure is above the same process’ with all masters up. It is measured from the moment of freezing.',
   groups: [
     ['one at a time, all up', 4],
     ['one frozen adds', 4],
@@ -131,7 +134,7 @@ export const seen = {
   name: 'seen',
   program: 'measure.mjs',
   against: 'ours',
-  about: ({ cpu }) => `What it costs that somebody listens. CPU is ${cpu}, per acquire and release.`,
+  about: ({ cpu }) => `The cost of listeners. CPU is ${cpu}, per acquire and release.`,
   groups: uncontended.groups,
   metrics: uncontended.metrics,
   budgets: [],

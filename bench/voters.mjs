@@ -1,9 +1,11 @@
-// How each library holds a lock at most of five masters: those of peers.mjs that can. As there, each subject is opened in a
-// process of its own and offers `acquire(key)` and `release(held)`; `setting` is what it was told beyond the servers.
+// Locks over five masters with the libraries of peers.mjs that can do that. As there, each subject
+// is opened in a process of its own and has `acquire(key)` and `release(held)`. `setting` describes
+// its options other than the servers.
 //
-// A library that waits for every node needs a time-out, or it waits for a frozen one for ever. It is given the longest one
-// that Redlock's own description recommends for a ttl of 10 s. One that goes on with most of them is given none: it needs
-// none here, and a timer for each command costs something. None of the keys is contended, so retries make no difference.
+// A library that waits for every node needs a time-out, or it waits for a frozen one for ever. It
+// gets the longest one that Redlock's own description recommends for a ttl of 10 s. A library that
+// continues with a majority gets none: it does not need one here, and a timer for each command
+// costs time. None of the keys is contended, so retries make no difference.
 import { randomUUID } from 'node:crypto'
 import { createRequire } from 'node:module'
 import { RELEASE } from './peers.mjs'
@@ -11,10 +13,13 @@ import { openWire } from './wire.mjs'
 
 const require = createRequire(import.meta.url)
 
-/** How long a lease lives, ms. */
+/** How long a lease lives, in ms. */
 const TTL = 10_000
 
-/** How long a library that waits for all nodes waits for one of them, ms. "in the ~ 5-50 milliseconds range" */
+/**
+ * How long a library that waits for all nodes waits for one of them, in ms. "in the ~ 5-50
+ * milliseconds range"
+ */
 const NODE_TIMEOUT = 50
 
 const ioredis = (ports, options = {}) => ports.map((port) => new (require('ioredis'))(port, '127.0.0.1', options))
@@ -23,7 +28,7 @@ const disconnect = (clients) => () => {
   for (const client of clients) client.disconnect()
 }
 
-/** Of either maker: they have one interface. */
+/** Works for both Redlock packages, which have one interface. */
 function redlock(Redlock, ports) {
   const clients = ioredis(ports)
   const locks = new Redlock(clients, { retryCount: 0 })
@@ -34,7 +39,10 @@ function redlock(Redlock, ports) {
   }
 }
 
-/** Resolves as soon as most of the replies are what is wanted, and rejects when they no longer can be. */
+/**
+ * Resolves as soon as a majority of the replies is as wanted, and rejects when that is no longer
+ * possible.
+ */
 function most(replies, isWanted) {
   const needed = (replies.length >> 1) + 1
   let yes = 0
@@ -52,7 +60,7 @@ function most(replies, isWanted) {
   })
 }
 
-/** As in peers.mjs, over the masters at `ports`. */
+/** The same as in peers.mjs, over the masters at `ports`. */
 export const voters = [
   {
     name: 'leasehold',

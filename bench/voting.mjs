@@ -1,5 +1,5 @@
-// Measures one library over five masters: all up, one of them frozen, two of them frozen. Prints the figures as one line of
-// JSON. Started by run.mjs, which thaws the masters afterwards:
+// Measures one library over five masters: all up, one of them frozen, two of them frozen. Prints
+// the figures as one line of JSON. Started by run.mjs, which thaws the masters afterwards:
 //   node voting.mjs '{"name":"redlock","masters":[{"port":6390,"pid":4711},…],"effort":1}'
 import { cpuSource, manyAtATime } from './measure.mjs'
 import { voting } from './voters.mjs'
@@ -22,10 +22,13 @@ const failed = (error) => {
   failures.push(error.message)
 }
 
-/** An attempt that ran into a time-out may leave a key taken, until its ttl: then all keys are new ones. */
+/** After a time-out, a key may stay taken until its ttl. From then on, all keys are new ones. */
 const pair = { acquire: (key) => acquire(failures.length ? `${key}-${failures.length}` : key), release }
 
-/** One pair after the other, for `limit` ms at most: what a single caller waits, µs, also where it was in vain. */
+/**
+ * Runs one pair after the other, for `limit` ms at most. Shows how long a single caller waits, in
+ * µs, including failed calls.
+ */
 async function oneAtATime(pairs, limit) {
   const acquired = []
   const both = []
@@ -56,19 +59,22 @@ async function oneAtATime(pairs, limit) {
   }
 }
 
-// Until the JIT has seen everything; a slow subject is not waited for.
+// Warm up the JIT, but not for too long if the subject is slow.
 await oneAtATime(2000, 1500 * effort)
 const up = await oneAtATime(10_000 * effort, 5000 * effort)
 await manyAtATime(pair, cpu, 5000 * effort, 1000 * effort, WIDTH, failed)
 const many = await manyAtATime(pair, cpu, 30_000 * effort, 5000 * effort, WIDTH, failed)
 
-/** Freezes one more: it keeps its connections, and answers nothing. Measured from that moment on, without a pause. */
+/**
+ * Freezes one more master, which keeps its connections and does not reply. The measurement begins
+ * at that moment, without a pause.
+ */
 async function freezeOne(master) {
   process.kill(master.pid, 'SIGSTOP')
   return oneAtATime(10_000 * effort, 5000 * effort)
 }
 
-/** By how much the figures are above those with all masters up. */
+/** Returns by how much the figures are above those with all masters up. */
 const added = (frozen, suffix) => ({
   [`adds${suffix}`]: frozen.acquire50 - up.acquire50,
   [`addsTail${suffix}`]: frozen.acquire99 - up.acquire99,

@@ -1,4 +1,5 @@
-// How each library waits for a lock that is held: by its own means, with its own defaults, for as long as it takes.
+// Measures how each library waits for a held lock: with its own method and its own defaults, for as
+// long as it takes.
 import { createRequire } from 'node:module'
 
 const require = createRequire(import.meta.url)
@@ -15,7 +16,7 @@ async function leasehold(store) {
   return { acquire: () => locks.acquire(KEY), release: (lease) => lease.release(), close: () => locks.close() }
 }
 
-/** Of either maker: they have one interface. */
+/** Works for both Redlock packages, which have one interface. */
 function redlock(Redlock, port) {
   const redis = ioredis(port)
   const locks = new Redlock([redis], { retryCount: -1 })
@@ -26,7 +27,10 @@ function redlock(Redlock, port) {
   }
 }
 
-/** As in peers.mjs. `commands` are the commands that a client sends; what scripts call within the server does not count. */
+/**
+ * The same as in peers.mjs. `commands` are the commands that a client sends. Commands that scripts
+ * call within the server do not count.
+ */
 const subjects = [
   {
     name: 'leasehold',

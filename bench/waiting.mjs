@@ -13,7 +13,7 @@ const { name, port, directory, effort } = JSON.parse(process.argv[2])
 const { commands } = waiting(name)
 const wire = await openWire(port)
 
-/** How many commands clients have sent for this library so far. */
+/** Returns how many commands clients have sent for this library so far. */
 async function sent() {
   const info = await wire.call('INFO', 'commandstats')
   let calls = 0
@@ -23,7 +23,7 @@ async function sent() {
   return calls
 }
 
-/** Lets so many contenders in so many processes compete for a while. */
+/** Lets `contenders` in each of `processes` compete for `ms`. */
 async function compete({ processes, contenders, hold, stamps, ms }) {
   const children = Array.from({ length: processes }, () => {
     const settings = JSON.stringify({ name, port, directory, contenders, hold, stamps })
@@ -54,7 +54,7 @@ async function compete({ processes, contenders, hold, stamps, ms }) {
   }
 }
 
-/** The time from the beginning of a release in one process to the lock in the other. */
+/** Measures the time from the beginning of a release in one process to the lock in the other. */
 async function handOver() {
   const { results } = await compete({ processes: 2, contenders: 1, hold: 10, stamps: true, ms: 6000 * effort })
   const all = results.flatMap(({ stamps }, index) => stamps.map(([began, ended]) => ({ index, began, ended })))

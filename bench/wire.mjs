@@ -1,5 +1,6 @@
-// Redis' protocol on a bare socket, no more than the bench needs: what is asked for in one turn of the event
-// loop leaves in one write, and replies come back in order. It is the limit that clients are compared with.
+// The Redis protocol on a bare socket, only as much of it as the benchmark needs. Commands of one
+// turn of the event loop are sent in one write, and replies come back in order. Clients are
+// compared with this limit.
 
 import { once } from 'node:events'
 import { connect } from 'node:net'
@@ -18,7 +19,7 @@ export async function openWire(port) {
   function settle(reply, error) {
     const { resolve, reject } = waiting[next]
     waiting[next++] = undefined
-    // The settled ones are cut off now and then: shift() on a long array costs more than the command.
+    // Settled entries are removed in blocks: shift() on a long array costs more than the command.
     if (next === waiting.length || next === 4096) {
       waiting.splice(0, next)
       next = 0
@@ -55,7 +56,7 @@ export async function openWire(port) {
   }
 
   return {
-    /** Sends one command; resolves with its reply. Arguments must be ASCII. */
+    /** Sends one command, and resolves with its reply. Arguments must be ASCII. */
     call(...args) {
       if (outgoing === '') queueMicrotask(flush)
       outgoing += `*${args.length}\r\n${args.map((arg) => `$${arg.length}\r\n${arg}\r\n`).join('')}`

@@ -1,6 +1,7 @@
-// Builds the addon for this machine, with native.cjs that loads it: what `npm install` runs in a checkout.
+// Builds the addon for this machine, and native.cjs, which loads it. `npm install` runs this in a
+// checkout.
 //
-//   node scripts/build-addon.mjs              in the developer profile: quick to compile, slower to run
+//   node scripts/build-addon.mjs              developer profile: fast to compile, slower to run
 //   node scripts/build-addon.mjs --release    as it is published; the benchmarks need it
 //   node scripts/build-addon.mjs [...] [other options of `napi build`]
 
@@ -12,7 +13,8 @@ import './check-toolchain.mjs'
 
 const cli = createRequire(import.meta.url).resolve('@napi-rs/cli/package.json')
 const env = { ...process.env }
-// Node can't start a shell script on Windows; there an addon of one's own is a little larger and slower than the published one.
+// Node can't start a shell script on Windows. An addon that is built there is a little larger and
+// slower than the published one.
 if (process.platform !== 'win32') env.CARGO = fileURLToPath(new URL('cargo-for-addon.sh', import.meta.url))
 
 const given = process.argv.slice(2)

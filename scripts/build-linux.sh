@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Builds the addon for Linux as it is published, on Linux x64:
 #
-#   scripts/build-linux.sh x64-gnu         and tries it here
-#   scripts/build-linux.sh arm64-gnu       cross-built, and tried with an arm64 Node under emulation
-#   scripts/build-linux.sh x64-musl        and tries it with a Node for musl, as that of Alpine
-#   scripts/build-linux.sh arm64-musl      with one for arm64, under emulation
-#   scripts/build-linux.sh … --no-try      for whoever tries it elsewhere
+#   scripts/build-linux.sh x64-gnu         builds and tries it here
+#   scripts/build-linux.sh arm64-gnu       cross-builds it, and tries it with an arm64 Node under emulation
+#   scripts/build-linux.sh x64-musl        tries it with a Node for musl, as Alpine has
+#   scripts/build-linux.sh arm64-musl      tries it with a Node for musl and arm64, under emulation
+#   scripts/build-linux.sh … --no-try      builds it without trying it
 #
-# With glibc it is linked for 2.28, the oldest that Node 20 runs on, whatever this system has, and the symbol versions that it
-# asks for are read from the file afterwards. It goes to npm/linux-…/, where scripts/pack.mjs looks for it.
+# With glibc, the addon is linked for 2.28, the oldest version for Node 20, even if this system has
+# a later one. Afterwards the script reads the required symbol versions from the file. The addon
+# goes to npm/linux-…/, where scripts/pack.mjs finds it.
 #
-# Needs Rust, Node, Python 3 with venv, readelf (binutils), and package registries: PyPI for zig, which brings the C compiler
-# and linker; to try it also npm and Debian (see node-on-debian.sh). All that goes to target/; nothing is installed but, where
-# rustup has it, the Rust standard library of the target.
+# Needs Rust, Node, Python 3 with venv, readelf (binutils), and package registries: PyPI for zig,
+# which has the C compiler and linker; to try it also npm and Debian (see node-on-debian.sh). All of
+# that goes to target/. The script installs only the Rust standard library of the target, if rustup
+# has it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -53,10 +55,11 @@ if [ ! -x $zig/bin/cargo-zigbuild ]; then
 fi
 export PATH="$PWD/$zig/bin:$PATH"
 
-# Each with a folder of its own: their compilers may be of different versions.
+# Each target has a folder of its own, because their compilers may be of different versions.
 out=target/published/$platform
 if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
-  # rustup's own, where it can be had; else Debian's, of another version and so with a compiler and a folder of its own.
+  # Use rustup's library if there is one. Debian's has another version, and so needs a compiler and
+  # a folder of its own.
   if ! { command -v rustup >/dev/null && rustup target add $target 2>/dev/null; }; then
     [ "$platform" = arm64-gnu ] || fail "the Rust standard library for $target is missing: rustup target add $target"
     RUSTC=$(scripts/node-on-debian.sh rustc)
@@ -67,7 +70,7 @@ if [ "$libc" = gnu ]; then
   wanted=$target.$OLDEST_GLIBC
 else
   wanted=$target
-  # A musl target is linked statically unless told otherwise, and an addon can't be.
+  # A musl target is linked statically by default, but an addon can't be.
   export RUSTFLAGS="${RUSTFLAGS-} -C target-feature=-crt-static"
 fi
 CARGO_TARGET_DIR=$out scripts/cargo-for-addon.sh zigbuild --release --locked --target $wanted
@@ -80,7 +83,7 @@ if [ "$libc" = gnu ]; then
     fail "$addon needs $newest, and must run on glibc $OLDEST_GLIBC"
 else
   [ -z "$newest" ] || fail "$addon asks for $newest, and is for musl"
-  # The loader of musl takes libc.so for itself; of what else it needs Alpine's image for Node may have none.
+  # musl's loader is itself libc.so. Alpine's image for Node may lack other libraries.
   others=$(readelf --dynamic --wide "$addon" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -v '^libc\.so$' || true)
   [ -z "$others" ] || fail "$addon needs $others, which a musl system may not have"
 fi

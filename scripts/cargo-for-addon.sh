@@ -1,10 +1,12 @@
 #!/bin/sh
-# What napi, build-linux.sh and the release workflow run instead of cargo. The crate is a cdylib for Node and an rlib for its tests, and where it
-# is built as both, Cargo leaves out link-time optimization without a word; so only the one is asked for.
+# napi, build-linux.sh and the release workflow run this script instead of cargo. The crate is a
+# cdylib for Node and an rlib for its tests. If both are built, Cargo leaves out link-time
+# optimization without a warning, so this script builds only the cdylib.
 set -eu
 
-# Nothing is thrown through SQLite and ring: a tenth of a megabyte of tables that nobody would read. Both are needed, as
-# zig asks for the second kind where only the first is refused. Microsoft's compiler knows neither.
+# No exceptions pass through SQLite and ring, so their unwind tables would be 0.1 MB without use.
+# Both options are needed: if only the first one is given, zig makes the second kind of tables.
+# Microsoft's compiler knows neither.
 case "$(uname -s)" in
   MINGW* | MSYS*) ;;
   *) export CFLAGS="${CFLAGS-} -fno-asynchronous-unwind-tables -fno-unwind-tables" ;;
@@ -12,22 +14,23 @@ esac
 
 case "${1-}" in
   build) cargo=cargo ;;
-  # With --cross-compile. zig takes -Oz for -Os, which inlines more: SQLite has 0.1 MB less with what it was asked for.
-  # And it keeps frame pointers, which no other compiler does here.
+  # With --cross-compile. zig changes -Oz to -Os, which inlines more. With -Oz, SQLite is 0.1 MB
+  # smaller. zig also keeps frame pointers, as no other compiler does here.
   zigbuild) cargo=cargo-zigbuild CFLAGS="$CFLAGS -Xclang -Oz -fomit-frame-pointer" ;;
   *) exec cargo "$@" ;;
 esac
 shift
-# Where napi has no types of an earlier build it forces one, by the time of day: so the next build, which is not forced, would
-# compile all of our code once more for nothing. What was never built needs no force.
+# If napi finds no types of an earlier build, it forces one by the time of day. The next build,
+# which is not forced, would then compile all of our code again. A first build needs no force.
 target=${NAPI_TYPE_DEF_TMP_FOLDER-}
 target=${target%/napi-rs/*}
 for built in "$target"/*/.fingerprint/leasehold-* "$target"/*/*/.fingerprint/leasehold-*; do
   [ ! -e "$built" ] || break
 done
 [ -e "$built" ] || unset NAPI_FORCE_BUILD_LEASEHOLD
-# LLVM inlines what it reckons at 225 instructions or less, and at 325 where the source asks for it: 0.36 MB more than so,
-# for 2 to 8 % less CPU per lock. opt-level = "s" for our own code instead of this is 0.1 MB smaller, but takes 12 to 20 % more.
-# Nobody debugs an addon of the developer profile by its symbols, and tests copy it.
+# By default, LLVM inlines functions of up to 225 instructions, and of up to 325 if the source asks
+# for it. These limits save 0.36 MB and cost 2 to 8 % more CPU per lock. opt-level = "s" for our own
+# code would save 0.1 MB more, but cost 12 to 20 % more CPU. Strip the symbols in the developer
+# profile, too: no debugger needs them, and tests copy the addon.
 exec $cargo rustc --lib --crate-type cdylib "$@" -- -C strip=symbols \
   -C llvm-args=-inline-threshold=50 -C llvm-args=-inlinehint-threshold=150

@@ -1,11 +1,19 @@
-// Checks what keeps the rooms of src/ apart (see src/lib.rs), and tells which files have grown too long.
+// Checks what keeps the folders of src/ and lib/ apart (see src/lib.rs and lib/index.ts): what each
+// may use, that no files import each other in a circle, and that no file grows too long.
+// boundaries.json lists the files that may still do so.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { circlesOf, roomGraph, rustGraph, typescriptGraph } from './module-graph.mjs'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
-const MAX_LINES = 500
+/** A file of more lines is a fault. */
+const MAX_LINES = 400
+/** A file of more lines is worth a note. */
+const MANY_LINES = 300
+/** The files that may be in a circle, or too long, until they are mended. */
+const ALLOWED = JSON.parse(readFileSync(new URL('boundaries.json', import.meta.url), 'utf8'))
 
 const filesBelow = (folder, ends) =>
   readdirSync(join(ROOT, folder), { recursive: true })
@@ -52,15 +60,50 @@ for (const path of sources) {
     }
   }
 }
-for (const path of [...sources, ...filesBelow('lib', ['.ts']), ...filesBelow('__test__', ['.mjs', '.ts'])]) {
-  const lines = readFileSync(join(ROOT, path), 'utf8').split('\n').length - 1
-  if (lines > MAX_LINES)
-    console.warn(`note: ${path} has ${lines} lines; a file of more than ${MAX_LINES} wants to be two`)
+
+/** Returns the texts of files by their paths. */
+const textsOf = (paths) => new Map(paths.map((path) => [path, readFileSync(join(ROOT, path), 'utf8')]))
+
+const typescript = filesBelow('lib', ['.ts'])
+const libGraph = typescriptGraph(textsOf(typescript))
+for (const circle of circlesOf(libGraph)) faults.push(`these files import each other in a circle: ${circle.join(', ')}`)
+for (const circle of circlesOf(roomGraph(libGraph, 'lib'))) {
+  faults.push(`these folders of lib/ import each other in a circle: ${circle.join(', ')}`)
+}
+
+const rustCircles = circlesOf(rustGraph(textsOf(sources), 'src/lib.rs'))
+for (const circle of rustCircles) {
+  const added = circle.filter((path) => !ALLOWED.circles.includes(path))
+  if (added.length)
+    faults.push(`${added.join(', ')}: new in a circle of files that use each other: ${circle.join(', ')}`)
+}
+
+const long = []
+for (const path of [...sources, ...typescript, ...filesBelow('__test__', ['.mjs', '.ts'])]) {
+  const lines = linesOf(path).length - 1
+  if (lines > MAX_LINES) long.push(path)
+  if (lines > MAX_LINES && !ALLOWED.long.includes(path)) {
+    faults.push(`${path} has ${lines} lines, and at most ${MAX_LINES} are allowed: make two files of it`)
+  } else if (lines > MANY_LINES) {
+    console.warn(`note: ${path} has ${lines} lines; a file of more than ${MANY_LINES} should be two`)
+  }
+}
+
+// If a change mends one of these, it removes the entry, so that the fault can't come back.
+const circular = new Set(rustCircles.flat())
+for (const path of ALLOWED.circles.filter((path) => !circular.has(path))) {
+  faults.push(`${path} is in no circle any more: remove it from "circles" in scripts/boundaries.json`)
+}
+for (const path of ALLOWED.long.filter((path) => !long.includes(path))) {
+  faults.push(`${path} has at most ${MAX_LINES} lines now: remove it from "long" in scripts/boundaries.json`)
 }
 
 if (faults.length) {
   console.error(faults.join('\n'))
   process.exitCode = 1
 } else {
-  console.log(`boundaries: ${RULES.length} rules hold in ${sources.length} Rust files`)
+  console.log(
+    `boundaries: ${RULES.length} rules hold in ${sources.length} Rust files, and no circle is new in these and in ` +
+      `${typescript.length} TypeScript files`,
+  )
 }

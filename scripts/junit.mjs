@@ -1,4 +1,5 @@
-// What a run of tests came to, from its report in JUnit's XML: the one format that Node's, Bun's and Deno's runners all write.
+// Reads the result of a test run from a report in JUnit's XML, the one format that the runners of
+// Node, Bun and Deno all write.
 
 const CASE = /<testcase((?:\s+[\w:-]+="[^"]*")*)\s*(?:\/>|>([\s\S]*?)<\/testcase>)/g
 const ENTITIES = { lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' }
@@ -8,13 +9,17 @@ const plain = (text) =>
     name ? ENTITIES[name.toLowerCase()] : String.fromCodePoint(Number.parseInt(code, hex ? 16 : 10)),
   )
 
-/** The numbers of passed and skipped tests, and the names of those that failed: { passed, failed, skipped }. */
+/**
+ * Returns the numbers of passed and skipped tests, and the names of those that failed: { passed,
+ * failed, skipped }.
+ */
 export function readReport(xml) {
   const cases = [...xml.matchAll(CASE)].map(([, attributes, body = '']) => ({
     name: plain(/\bname="([^"]*)"/.exec(attributes)?.[1] ?? ''),
     body,
   }))
-  // Deno writes a suite as one more test, before its own: "suite", "suite > test". It fails with them.
+  // Deno writes a suite as one more test before its tests: "suite", "suite > test". It fails with
+  // them.
   const isSuite = ({ name }) => cases.some((other) => other.name.startsWith(`${name} > `))
   const result = { passed: 0, failed: [], skipped: 0 }
   for (const each of cases) {

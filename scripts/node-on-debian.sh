@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A Node for another Linux than this one, to try an addon with on Debian x64, and what it takes to build for arm64. All comes as
-# packages of Debian, npm and PyPI, and is unpacked below target/foreign. Nothing is installed, and the system's list of
-# architectures stays as it is.
+# Runs a Node for another Linux than this one, to try an addon on Debian x64, and gets what a build
+# for arm64 needs. Everything comes as packages of Debian, npm and PyPI, and is unpacked below
+# target/foreign. Nothing is installed, and the system's list of architectures does not change.
 #
 #   scripts/node-on-debian.sh arm64-gnu FILE ARGS…    runs it with an arm64 Node under qemu, with Debian's arm64 libraries
 #   scripts/node-on-debian.sh x64-musl FILE ARGS…     with one for musl
@@ -11,9 +11,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 NODE_VERSION=22.23.3
-# PyPI's, which alone has Node for musl, and the newest of Node 22 there.
+# This is PyPI's package, the only one that has Node for musl, and its newest Node 22.
 MUSL_NODE_VERSION=22.20.0
-# That Node's C++ library is linked with relative relocations, which musl knows from 1.2.4 on. Debian has it from 13 on.
+# The C++ library of that Node is linked with relative relocations, which musl knows since 1.2.4.
+# Debian has it since 13.
 OLDEST_MUSL=1.2.4
 DEBIAN_WITH_IT=trixie
 
@@ -26,7 +27,8 @@ fail() {
   exit 1
 }
 
-# apt with lists of its own, which have both architectures: as the system's, but it needs no root and changes nothing there.
+# Runs apt with lists of its own for both architectures. They have the system's sources, but apt
+# needs no root and changes nothing there.
 apt_get() {
   command -v apt-get >/dev/null || fail "this needs Debian's packages: run it on Debian"
   mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
@@ -34,7 +36,7 @@ apt_get() {
     -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=root -o Debug::NoLocking=1 "${sources[@]}" "$@"
 }
 
-# fetch INTO PACKAGE…: unpacks them there, once.
+# fetch INTO PACKAGE…: unpacks the packages into INTO, once.
 fetch() {
   local into=$1
   shift
@@ -43,14 +45,14 @@ fetch() {
   mkdir -p "$into/debs"
   # Ubuntu keeps its packages for arm64 elsewhere, so its lists for both are incomplete.
   [ -e "$apt/.updated" ] || { apt_get update >&2 && touch "$apt/.updated"; } ||
-    fail "Debian's lists of packages are not to be had (this is $(. /etc/os-release && echo "$PRETTY_NAME"))"
-  (cd "$into/debs" && apt_get download "$@" >&2) || fail "Debian's packages $* are not to be had"
+    fail "Debian's lists of packages can't be downloaded (this is $(. /etc/os-release && echo "$PRETTY_NAME"))"
+  (cd "$into/debs" && apt_get download "$@" >&2) || fail "Debian's packages $* can't be downloaded"
   for deb in "$into"/debs/*.deb; do dpkg-deb --extract "$deb" "$into"; done
   rm -r "$into/debs"
   touch "$into/.complete"
 }
 
-# From the places that the system's packages come from.
+# Uses the sources of the system's packages.
 use_later_debian() {
   local codename
   codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
@@ -69,7 +71,8 @@ has_musl() { # DEBIAN'S ARCHITECTURE
   [ -n "$version" ] && dpkg --compare-versions "$version" ge $OLDEST_MUSL
 }
 
-# fetch_musl PYTHON'S ARCHITECTURE DEBIAN'S ARCHITECTURE: leaves its loader in $loader and its Node in $node.
+# fetch_musl PYTHON'S ARCHITECTURE DEBIAN'S ARCHITECTURE: sets $loader to musl's loader and $node to
+# its Node.
 fetch_musl() {
   local into=$home/musl-$2
   if [ ! -e "$into/.complete" ]; then

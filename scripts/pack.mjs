@@ -1,19 +1,21 @@
-// Packs what is published: the root package, and that of each platform whose addon is there.
+// Packs what is published: the root package, and the package of each platform whose addon is built.
 //
 //   node scripts/pack.mjs                     into target/packages, what is built
-//   node scripts/pack.mjs --all               fails unless the addons of all platforms are there, as a release needs
+//   node scripts/pack.mjs --all               for a release: fails if an addon is missing
 //   node scripts/pack.mjs --repository URL    with that in each package.json: provenance needs it
 //   node scripts/pack.mjs --to FOLDER
 //
-// An addon is looked for in its folder of npm/, where scripts/build-linux.sh and the release workflow put it, and then in
-// the root, where `npm run build` does. Prints one line of JSON for each package, the root last, in which order they have to
-// be published: whoever installs the root must find the others.
+// Searches for an addon in its folder of npm/, where scripts/build-linux.sh and the release
+// workflow put it, and then in the root, where `npm run build` puts it. Prints one line of JSON for
+// each package, in the order in which they have to be published. The root is last: a user who
+// installs it must find the others.
 //
-// The root's package.json is not published as it is:
-// - `optionalDependencies` are written only here. In a checkout they would name a version that is not published yet,
-//   and package-lock.json could not be kept up to date.
-// - No scripts: `prepare` builds a checkout, and nothing may run when a package is installed.
-// - No addon: each is in the package of its platform.
+// The root's package.json is changed before it is published:
+// - It gets `optionalDependencies`. In a checkout, they would name a version that is not published
+//   yet, and package-lock.json could not be kept up to date.
+// - It has no scripts: `prepare` builds a checkout, and nothing may run when a package is
+//   installed.
+// - It has no addon: each addon is in the package of its platform.
 
 import { spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -35,10 +37,10 @@ function fail(message) {
   process.exit(1)
 }
 
-/** `npm pack` of a folder, and what it says of it. */
+/** Runs `npm pack` in a folder. Returns its report. */
 function pack(folder, ...more) {
   const words = ['pack', '--json', '--ignore-scripts', ...more]
-  // npm is a script that only a shell can start on Windows.
+  // On Windows, npm is a script that only a shell can start.
   const { status, stdout, stderr } = spawnSync('npm', words, {
     cwd: folder,
     encoding: 'utf8',
@@ -57,7 +59,7 @@ function write(folder, manifest) {
 
 const read = (path) => JSON.parse(readFileSync(join(ROOT, path), 'utf8'))
 
-/** Packs what `fill` puts into an empty folder. */
+/** Packs the files that `fill` puts into an empty folder. */
 function packed(name, fill) {
   const folder = join(to, 'staged', name)
   mkdirSync(folder, { recursive: true })
@@ -67,7 +69,7 @@ function packed(name, fill) {
 }
 
 function packPlatform({ id, name, binary }) {
-  // A release takes none of what this machine's own linker made for this machine.
+  // A release does not use an addon that the linker of this machine made for this machine.
   const places = options.all ? [join('npm', id)] : [join('npm', id), '.']
   const path = places.map((place) => join(ROOT, place, binary)).find(existsSync)
   if (!path) return false
@@ -101,7 +103,7 @@ function packRoot() {
 for (const built of ['native.cjs', 'dist/index.js']) {
   if (!existsSync(join(ROOT, built))) fail(`${built} is missing: \`npm run build\` makes it`)
 }
-// What another version left behind would be published with this one.
+// Remove what another version left, so that it is not published with this one.
 rmSync(to, { recursive: true, force: true })
 mkdirSync(to, { recursive: true })
 const missing = platforms.filter((platform) => !packPlatform(platform))

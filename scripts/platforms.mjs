@@ -1,8 +1,8 @@
-// The packages of npm/: one for each target of package.json's `napi.targets`. They are written from package.json, so
-// that no version, name or target has to be kept in step by hand.
+// Writes the packages of npm/, one for each target of `napi.targets` in package.json. Their
+// versions, names and targets come from package.json, so they never have to be changed by hand.
 //
 //   node scripts/platforms.mjs            writes npm/
-//   node scripts/platforms.mjs --check    fails if npm/ is not what it would write
+//   node scripts/platforms.mjs --check    fails if npm/ differs from what it would write
 
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,7 +14,10 @@ const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 const CPU = { x86_64: 'x64', aarch64: 'arm64' }
 const WORDS = { x64: 'x64', arm64: 'ARM64', linux: 'Linux', darwin: 'macOS', win32: 'Windows' }
 
-/** What of a target's name npm and the loader go by: x86_64-unknown-linux-gnu is linux, x64, glibc. */
+/**
+ * Returns the parts of a target's name that npm and the loader use: x86_64-unknown-linux-gnu is
+ * linux, x64, glibc.
+ */
 function platformOf(target) {
   const [machine, vendor, system, abi] = target.split('-')
   const cpu = CPU[machine]
@@ -33,7 +36,7 @@ export const platforms = manifest.napi.targets.map(platformOf).map((platform) =>
   binary: `${manifest.napi.binaryName}.${platform.id}.node`,
 }))
 
-/** The one that this process runs on, or `undefined`. */
+/** Returns the platform on which this process runs, or `undefined`. */
 export function ownPlatform() {
   const libc =
     process.platform === 'linux'
@@ -71,7 +74,7 @@ License: ${manifest.license}, as that of \`${manifest.name}\`; the text is in th
 `
 }
 
-/** What npm/ consists of: texts by path. */
+/** Returns the texts of npm/ by path. */
 function texts() {
   return platforms.flatMap((platform) => [
     [join('npm', platform.id, 'package.json'), `${JSON.stringify(manifestOf(platform), null, 2)}\n`],
@@ -93,7 +96,9 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     const ids = platforms.map(({ id }) => id)
     wrong.push(...readdirSync(join(ROOT, 'npm')).flatMap((id) => (ids.includes(id) ? [] : [`npm/${id}`])))
     if (wrong.length) {
-      console.error(`${wrong.join(', ')}: not what package.json says; \`node scripts/platforms.mjs\` writes npm/ anew`)
+      console.error(
+        `${wrong.join(', ')}: different from package.json; \`node scripts/platforms.mjs\` writes npm/ again`,
+      )
       process.exit(1)
     }
     console.log(`npm/: ${platforms.length} platforms, version ${manifest.version}`)

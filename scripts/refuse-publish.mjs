@@ -1,4 +1,4 @@
 // `npm publish` in a checkout would publish a root package without the packages of the platforms.
 
-console.error('Not from a checkout: scripts/pack.mjs makes what is published. See docs/platforms.md')
+console.error('A checkout is never published: scripts/pack.mjs makes the packages. See docs/platforms.md')
 process.exit(1)

@@ -1,13 +1,14 @@
-// The Node side of the suite on each runtime that is supported; docs/runtimes.md has what it came to.
+// Runs the Node side of the suite on each supported runtime. docs/runtimes.md has the results.
 //
-//   npm run test:runtimes                          each with its parts: Node with all of them, Bun and Deno with behaviour
+//   npm run test:runtimes                          Node with all parts, Bun and Deno with behaviour
 //   npm run test:runtimes -- node@24 bun           only these
 //   npm run test:runtimes -- --parts worker,http   only these parts of __test__
 //   npm run test:runtimes -- --json                one line of JSON for each runtime and part
 //
-// The runtimes are npm's packages of their binaries, below target/runtimes; nothing is installed elsewhere, and leasehold has
-// to be built (`npm run build`). For Linux x64 with glibc. What __test__/run.mjs takes in the environment holds here, too.
-// Logs and reports are below target/runtimes/logs. Ends with 1 if a test failed.
+// The runtimes are npm's packages of their binaries, below target/runtimes. Nothing is installed
+// elsewhere, and leasehold has to be built (`npm run build`). For Linux x64 with glibc. The
+// variables of __test__/run.mjs work here, too. Logs and reports are below target/runtimes/logs.
+// Ends with exit code 1 if a test failed.
 
 import { spawnSync } from 'node:child_process'
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
@@ -22,7 +23,10 @@ const HOME = join(ROOT, 'target', 'runtimes')
 const LOGS = join(HOME, 'logs')
 const IMPORTS = join(ROOT, '__test__', 'support', 'deno', 'imports.json')
 
-/** No file takes a third of it; what hangs is a failure and not the end of the run. */
+/**
+ * No file takes a third of this time. A file that hangs counts as a failure, and does not end the
+ * run.
+ */
 const MOST_MS = 600_000
 
 const NODE_PARTS = ['behaviour', 'worker', 'process', 'http', 'package', 'browser', 'chaos']
@@ -73,7 +77,7 @@ function fail(message) {
   process.exit(2)
 }
 
-/** The path of a runtime's program, which is fetched if it is not there yet. */
+/** Returns the path of a runtime's program, and downloads it if it is not there yet. */
 function fetched({ name, version, from, program }) {
   const folder = join(HOME, `${name.split('@')[0]}-${version}`)
   const path = join(folder, 'node_modules', from, program)
@@ -99,12 +103,12 @@ function run(program, words, { log, report, env, what, timeout }) {
   closeSync(output)
   const result = existsSync(report) ? readReport(readFileSync(report, 'utf8')) : { passed: 0, failed: [], skipped: 0 }
   const hasRun = result.passed + result.skipped + result.failed.length > 0
-  // A crash, a hang, or a failure outside of a test: the report does not know of it.
+  // The report has no crash, no hang, and no failure outside of a test.
   if (!hasRun || (status !== 0 && !result.failed.length)) result.failed.push(`${what} (ended with ${signal ?? status})`)
   return { ...result, failed: result.failed.map((name) => ({ name, log })) }
 }
 
-/** A part on Node: by run.mjs, whose children use the same Node. */
+/** Runs a part on Node by run.mjs, whose children use the same Node. */
 function runNode(program, part, folder) {
   const report = join(folder, `${part}.xml`)
   const words = ['--test-reporter-destination=stdout', '--test-reporter=junit', `--test-reporter-destination=${report}`]
@@ -118,7 +122,7 @@ function runNode(program, part, folder) {
   })
 }
 
-/** A part on another runtime: its own runner, a process for each file as Node's has. */
+/** Runs a part on another runtime with its own runner, in one process for each file as on Node. */
 function runFiles(wordsFor) {
   return (program, part, folder) => {
     const total = { passed: 0, failed: [], skipped: 0 }
@@ -169,7 +173,8 @@ if (!existsSync(join(ROOT, 'native.cjs')) || !existsSync(join(ROOT, 'dist', 'ind
   fail('leasehold is not built: run `npm install` or `npm run build` first')
 }
 
-// What a developer has set for their own use must not become the tests' store, or their colours our assertions.
+// Variables that developers have set for their own use must not change the tests' store, or the
+// colors in the output.
 for (const name of ['LEASEHOLD_URL', 'REDIS_URL', 'NODE_ENV', 'FORCE_COLOR', 'NO_COLOR']) delete process.env[name]
 
 const failures = []

@@ -1,10 +1,13 @@
-// A TypeDoc plugin: shows which error a `@throws {Type}` names. TypeDoc leaves out types in comments, because those of
-// parameters stand in the code; those of errors stand nowhere else.
+// A TypeDoc plugin: shows the type of an error in `@throws {Type}`. TypeDoc leaves out types in
+// comments, because the code has the types of parameters. It does not have the types of errors.
 
 import { Converter, ReflectionKind } from 'typedoc'
 import ts from 'typescript'
 
-/** The error as part of a comment: a link if it is one of the package's own, which need not be imported where it is named. */
+/**
+ * Returns the error as part of a comment. An error of the package becomes a link, even without an
+ * import.
+ */
 function part(project, name, where) {
   const own = project.getReflectionsByKind(ReflectionKind.Class).filter((reflection) => reflection.name === name)
   if (own.length) return { kind: 'inline-tag', tag: '@link', text: name, target: own[0] }

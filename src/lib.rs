@@ -1,18 +1,19 @@
-//! **leasehold**: distributed locks for Node.js whose core is this crate.
+//! **leasehold**: distributed locks for Node.js. This crate is their core.
 //!
-//! A reader finds the way in this order:
+//! Read the modules in this order:
 //!
-//! - [`lease`]: the domain. What a lease is, when it ends, when it is renewed, who is next. No I/O, no clock.
+//! - [`lease`]: the domain. Says what a lease is, when it ends, when it is renewed and which waiter
+//!   is next. No I/O, no clock.
 //! - [`worker`]: the lock worker's state machine, pure.
-//! - [`store`]: the contract that every place where leases live keeps, and those places.
-//! - [`engine`]: the one background thread. Its rules are a pure state machine ([`engine::core`]) that is
-//!   handed events and the time; around it a driver that talks to stores and wakes JavaScript.
-//! - [`mutants`]: mistakes that the simulation has to find; not in any build for use.
+//! - [`store`]: the contract that every store keeps, and the stores.
+//! - [`engine`]: the one background thread. Its rules are a pure state machine ([`engine::core`])
+//!   that gets events and the time. The driver around it talks to stores and wakes JavaScript.
+//! - [`mutants`]: mistakes that the simulation has to find. No build for use has them.
 //! - `fuzzing`: runs tests on arbitrary input; in unit tests only.
-//! - [`binding`]: the only module that says `napi`. It translates, and decides nothing.
+//! - [`binding`]: the only module that uses `napi`. It translates, and decides nothing.
 //!
-//! The TypeScript half, which makes promises, errors and events of what the binding reports, starts at
-//! `lib/index.ts`.
+//! The TypeScript half starts at `lib/index.ts`. It turns the binding's reports into promises,
+//! errors and events.
 
 pub mod binding;
 pub mod engine;

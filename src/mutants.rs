@@ -1,43 +1,50 @@
-//! Deliberately wrong variants of the rules, to show that the simulation would find such mistakes
-//! (`tests/simulation/mutants.rs`). They exist only with the feature `mutants`, which no build for use has.
+//! Deliberately wrong variants of the rules. They show that the simulation would find such mistakes
+//! (`tests/simulation/mutants.rs`). They exist only with the feature `mutants`, which no build for
+//! use has.
 
-/// A mistake that somebody could make.
+/// A mistake that a change of the rules could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// A lease's deadline counts from when its answer came: the time that it took to ask is not taken off.
+    /// A lease's deadline counts from the arrival of its answer, so the time of the request is not
+    /// subtracted.
     GrantFromReply,
-    /// The same at a renewal.
+    /// A renewed lease's deadline counts from the arrival of its answer.
     RenewalFromReply,
-    /// Clocks are trusted to run alike.
+    /// Deadlines have no allowance for clocks that run at different rates.
     NoDrift,
-    /// A lease that was handed over counts from when its notice came.
+    /// The deadline of a lease that was handed over counts from the arrival of its notice.
     GrantFromNotice,
-    /// Whoever releases ends the lease that is there, whoever holds it.
+    /// A release ends the lease of any holder.
     ReleaseWithoutToken,
-    /// Half of the nodes are taken for most of them.
+    /// Half of the nodes count as a majority.
     HalfIsMost,
-    /// A quorum's fence is the largest that a node answered, and no node is told.
+    /// A quorum's fence is the largest that a node answered, and the quorum does not write it to
+    /// the other nodes.
     FenceNotWrittenBack,
     /// A token is used again although its release may still be on its way.
     TokenUsedAgain,
     /// A node that knows nothing of a lease counts for its renewal.
     MissingCountsAsYes,
-    /// What a token may have left at a store is not released.
+    /// The engine does not release the leases that a token may have left at a store.
     NoCleanUp,
-    /// What a node of a quorum was not told is left to its ttl.
-    NoDebts,
-    /// A release leaves out the fences that were handed on within the process.
+    /// If a node of a quorum missed a release, the lease stays there until its ttl ends.
+    NoPendingReleases,
+    /// A release does not name the fences of local hand-offs.
     HandOffsForgotten,
-    /// A store reserves the fences of a lease that ran out again.
+    /// A store reserves the fences of an expired lease again.
     ExpiredFencesForgotten,
     /// A detached lease gets the fences that its process reserved before as its own. The comparison
     /// with the scripts of Redis finds it.
     DetachedFenceReplaced,
-    /// An heir that gives way or gives up releases its nodes, and does not give them back to the
+    /// A detachment that arrives late detaches a newer lease of its token.
+    NewerLeaseDetached,
+    /// A lease forgets the fence of its grant when its token reserves more fences.
+    GrantForgotten,
+    /// An adopter that gives way or gives up releases its nodes, and does not give them back to the
     /// ticket.
     ClaimsFreed,
-    /// An heir has the lease when it has claimed most nodes, although no node has confirmed the
-    /// heir yet.
+    /// An adopter has the lease when it has claimed most nodes, although no node has confirmed the
+    /// adopter yet.
     ClaimsNotConfirmed,
     /// If a node grants a repair after the lease was released, the quorum does not release it
     /// there.
@@ -54,20 +61,27 @@ pub enum Mutant {
     RepairDoesNotWait,
     /// A node grants a repair although the lock was broken there.
     RepairAfterBreak,
-    /// After an adoption, the quorum does not move the ticket to the heir at nodes that did not
+    /// After an adoption, the quorum does not move the ticket to the adopter at nodes that did not
     /// confirm the adoption.
     TicketLeftBehind,
     /// The release of an adopted lease does not release the ticket.
     TicketKeptAfterRelease,
+    /// The quorum detaches a lease while nodes still have to answer the acquire.
+    DetachedTooSoon,
+    /// An adopter counts a node whose lease is newer than the ticket.
+    NewerLeaseAdopted,
+    /// A node whose lease is newer than the ticket does not release that lease after an adopter has
+    /// claimed it.
+    NewerLeaseKept,
     /// A lease granted to an acquire that has failed fast is not released while the store is away.
     FailedFastKept,
-    /// What is granted to a lock worker after it has given up asking is not released.
+    /// A lease that is granted to a lock worker after it has stopped asking is not released.
     GrantAfterStopKept,
 }
 
 impl Mutant {
     /// The mutants that the simulation has to find.
-    pub const ALL: [Mutant; 26] = [
+    pub const ALL: [Mutant; 31] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -78,9 +92,11 @@ impl Mutant {
         Mutant::TokenUsedAgain,
         Mutant::MissingCountsAsYes,
         Mutant::NoCleanUp,
-        Mutant::NoDebts,
+        Mutant::NoPendingReleases,
         Mutant::HandOffsForgotten,
         Mutant::ExpiredFencesForgotten,
+        Mutant::NewerLeaseDetached,
+        Mutant::GrantForgotten,
         Mutant::ClaimsFreed,
         Mutant::ClaimsNotConfirmed,
         Mutant::RepairKeptAfterRelease,
@@ -92,6 +108,9 @@ impl Mutant {
         Mutant::RepairAfterBreak,
         Mutant::TicketLeftBehind,
         Mutant::TicketKeptAfterRelease,
+        Mutant::DetachedTooSoon,
+        Mutant::NewerLeaseAdopted,
+        Mutant::NewerLeaseKept,
         Mutant::FailedFastKept,
         Mutant::GrantAfterStopKept,
     ];
@@ -118,12 +137,12 @@ mod active {
         TOKENS.with_borrow_mut(|rng| rng.as_mut().map(|rng| rng.u128(..).to_le_bytes()))
     }
 
-    /// This thread makes that mistake from now on, or none.
+    /// Makes this thread make the mistake `mutant` from now on, or none.
     pub fn set(mutant: Option<Mutant>) {
         ACTIVE.set(mutant);
     }
 
-    /// Whether this thread makes that mistake.
+    /// Returns true if this thread makes that mistake.
     pub fn is(mutant: Mutant) -> bool {
         ACTIVE.get() == Some(mutant)
     }
@@ -132,7 +151,7 @@ mod active {
 #[cfg(feature = "mutants")]
 pub use active::{is, seed_tokens, seeded_bytes, set};
 
-/// Whether that mistake is made: never.
+/// Returns true if this thread makes that mistake, which is never the case in a build for use.
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]
 pub(crate) const fn is(_: Mutant) -> bool {

@@ -1,73 +1,85 @@
-//! The lock worker's state machine: `(state, event) → (state, effects)`. Pure: it does nothing itself and knows no time.
+//! The lock worker's state machine: `(state, event) → (state, effects)`. Pure: it does nothing
+//! itself and knows no time.
 //!
 //! ```text
-//!  Idle ──Start──▶ Acquiring ──Granted──▶ Working ─────────────────────────┐
-//!                    ▲   │ Busy/Unavailable  │ Lost/WorkFailed             │ Stop
-//!                    │   ▼                   ▼                             ▼
-//!                  Waiting ◀───────────── Pausing ──WorkEnded──▶ …      Cleanup ──WorkEnded──▶ Releasing ──▶ Idle
+//!  Idle ──Start──▶ Acquiring ──Granted──▶ Working ──────────────────┐
+//!                    ▲   │ Busy/Unavailable  │ Lost/WorkFailed      │ Stop
+//!                    │   ▼                   ▼                      ▼
+//!                  Waiting ──Granted──▶ …  Pausing                Cleanup
+//!                                            │ WorkEnded            │ WorkEnded
+//!                                            ▼                      ▼
+//!                                         Releasing, if the lease is held
+//!                                            │ Released
+//!                                            ▼
+//!                  Idle after Stop, Waiting after WorkFailed, else Acquiring
 //! ```
 //!
-//! What it promises whoever drives it, and its tests check in every state that any sequence of events leads to:
+//! The machine promises its driver the following. Its tests check the promises in every state that
+//! any sequence of events leads to:
 //!
-//! - work is started once per tenure, and ended exactly once for each start;
+//! - work is started once per term, and ended exactly once for each start;
 //! - a lease that is still held is released after the work has ended, never before;
-//! - a lock is never asked for while work has not ended or a lease is still held;
-//! - after [`Event::Stop`] it comes to rest, and says so by [`Effect::Rest`], whatever else happens.
+//! - the machine never asks for a lock while work has not ended or a lease is still held;
+//! - after [`Event::Stop`], it always comes to rest, and reports that with [`Effect::Rest`].
 //!
-//! The driver is `lib/worker.ts`: it turns effects into promises, and what becomes of them into events.
+//! The driver is `lib/worker/worker.ts`: it turns effects into promises, and their results into
+//! events.
 
 use crate::mutants::{self, Mutant};
 
-/// What the worker is doing.
+/// The state of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Not started.
     Idle,
     /// Asks for the lock.
     Acquiring,
-    /// In line for the lock, or resting after a failure.
+    /// Waits in the queue for the lock, or pauses after a failure.
     Waiting,
     /// Holds the lock, and works.
     Working,
-    /// Ends its work, because the lease was lost, or the work failed or gave it away.
+    /// Ends its work, because the lease was lost, or because the work failed or gave the lease
+    /// away.
     Pausing,
-    /// Ends its work, because it was stopped.
+    /// Ends its work, because the worker was stopped.
     Cleanup,
-    /// Gives the lease back, or takes back its question for one.
+    /// Releases the lease, or cancels its request for one.
     Releasing,
 }
 
 /// What happens to the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// It shall campaign.
+    /// The user starts the worker.
     Start,
-    /// It shall stop.
+    /// The user stops the worker.
     Stop,
-    /// What [`Effect::TryAcquire`] or [`Effect::Queue`] asked for is granted.
+    /// The store granted the lease that [`Effect::TryAcquire`] or [`Effect::Queue`] asked for.
     Granted,
-    /// Somebody else holds the lock: the end of [`Effect::TryAcquire`], or of [`Effect::Queue`] when its time is over.
+    /// Another client holds the lock. Ends [`Effect::TryAcquire`], and [`Effect::Queue`] if the
+    /// driver limits that wait.
     Busy,
-    /// The store failed: another end of the two. Also how a cancelled question ends.
+    /// The store failed, or the request was cancelled. Also ends one of these two effects.
     Unavailable,
-    /// The end of [`Effect::Sleep`], also when it was cancelled.
+    /// [`Effect::Sleep`] has ended, or was cancelled.
     Rested,
     /// The lease is lost.
     Lost,
-    /// The work failed, at its start or later, or gave the lease away: either way it wants no more of it for now.
+    /// The work failed, at its start or later, or gave the lease away. The worker pauses before it
+    /// tries again.
     WorkFailed,
     /// The work has ended, after [`Effect::EndWork`].
     WorkEnded,
-    /// The end of [`Effect::Release`], whatever became of it.
+    /// [`Effect::Release`] has ended, with or without success.
     Released,
 }
 
-/// What the driver has to do. Each but the last two ends in an event of its own.
+/// What the driver has to do. Each effect but the last two ends with an event of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Ask for the lock without waiting for it.
     TryAcquire,
-    /// Stand in line for the lock, for the retry interval.
+    /// Wait in the queue for the lock.
     Queue,
     /// Do nothing for the retry interval.
     Sleep,
@@ -75,11 +87,11 @@ pub enum Effect {
     StartWork,
     /// End the work, and wait for its end.
     EndWork,
-    /// Give the lease back.
+    /// Release the lease.
     Release,
-    /// Put an early end to what [`Effect::TryAcquire`], [`Effect::Queue`] or [`Effect::Sleep`] began.
+    /// End [`Effect::TryAcquire`], [`Effect::Queue`] or [`Effect::Sleep`] early.
     Cancel,
-    /// It has come to rest: tell who waits for that.
+    /// Notify the callers that wait for the worker to stop.
     Rest,
 }
 
@@ -87,13 +99,13 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Worker {
     state: State,
-    /// Whether it shall campaign: started, and not stopped since.
+    /// True if the worker was started, and not stopped since.
     wanted: bool,
-    /// Whether somebody waits for it to come to rest.
+    /// True if a caller waits for the worker to stop.
     stopping: bool,
-    /// Whether the lease is still to be given back.
+    /// True if the lease is not released yet.
     holding: bool,
-    /// Whether the work has failed or given the lease away, and others shall have their chance first.
+    /// True if the work has failed or given the lease away. Then other workers have a chance first.
     failed: bool,
 }
 
@@ -104,12 +116,13 @@ impl Default for Worker {
 }
 
 impl Worker {
-    /// What it is doing.
+    /// Returns the state.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Takes notice of `event` and says what is to be done, in order. Events that mean nothing in this state change nothing.
+    /// Handles `event`. Returns what the driver has to do, in order. An event without a meaning in
+    /// this state changes nothing.
     pub fn handle(&mut self, event: Event) -> Vec<Effect> {
         match event {
             Event::Start => self.start(),
@@ -127,7 +140,7 @@ impl Worker {
 
     fn start(&mut self) -> Vec<Effect> {
         self.wanted = true;
-        // On its way to rest it goes on when it gets there.
+        // A worker that is stopping starts again when it has come to rest.
         if self.state == State::Idle { self.go(State::Acquiring, Effect::TryAcquire) } else { vec![] }
     }
 
@@ -138,7 +151,7 @@ impl Worker {
             State::Idle => self.next(),
             State::Acquiring | State::Waiting => self.go(State::Releasing, Effect::Cancel),
             State::Working => self.go(State::Cleanup, Effect::EndWork),
-            // Both get there by themselves.
+            // These states come to rest without another effect.
             State::Pausing | State::Cleanup | State::Releasing => vec![],
         }
     }
@@ -149,7 +162,7 @@ impl Worker {
                 self.holding = true;
                 self.go(State::Working, Effect::StartWork)
             }
-            // It crossed the cancellation.
+            // The grant arrived after the request was cancelled.
             State::Releasing => {
                 if mutants::is(Mutant::GrantAfterStopKept) {
                     return self.next();
@@ -161,11 +174,11 @@ impl Worker {
         }
     }
 
-    /// The question for the lock ended without it.
+    /// Handles the end of a request for the lock without a grant.
     fn unanswered(&mut self, before_the_next: Effect) -> Vec<Effect> {
         match self.state {
             State::Acquiring => self.go(State::Waiting, before_the_next),
-            // In line until the interval was over: look anew. A store that fails gets its rest first.
+            // The wait in the queue is over: ask again. After a failure of the store, pause first.
             State::Waiting if before_the_next == Effect::Queue => {
                 self.go(State::Acquiring, Effect::TryAcquire)
             }
@@ -197,7 +210,7 @@ impl Worker {
                 self.failed = true;
                 self.go(State::Pausing, Effect::EndWork)
             }
-            // It is being ended anyway.
+            // The work is ending already.
             _ => vec![],
         }
     }
@@ -218,7 +231,7 @@ impl Worker {
         }
     }
 
-    /// Nothing is held, asked for or being done: to rest, or to the next campaign.
+    /// Goes to rest or to the next campaign. No lease is held or asked for, and no work runs.
     fn next(&mut self) -> Vec<Effect> {
         let stopped = std::mem::take(&mut self.stopping);
         let failed = std::mem::take(&mut self.failed);

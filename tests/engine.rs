@@ -1,4 +1,4 @@
-//! The engine's thread with stores that misbehave: what JavaScript would see, without JavaScript.
+//! Tests the engine's thread with stores that misbehave. The tests see what JavaScript would see.
 
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
-use leasehold::engine::command::{
-    AcquireCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
-};
+use leasehold::engine::command::{AcquireCommand, ClientSettings, Command, Outcome, Settlement, Wait};
 use leasehold::engine::driver::{Engine, Message, Outbox};
-use leasehold::engine::known::KnownLease;
-use leasehold::engine::relay::Relay;
+use leasehold::engine::ids::OpId;
+use leasehold::engine::known_lease::KnownLease;
+use leasehold::engine::pulse::Pulse;
 use leasehold::engine::stats::Stats;
+use leasehold::engine::thread_hand_offs::ThreadHandOffs;
 use leasehold::lease::{Mode, Token, Ttl};
 use leasehold::store::memory::MemoryStore;
 use leasehold::store::spec::StoreSpec;
@@ -22,10 +22,11 @@ use leasehold::store::{Access, Answer, Listener, Request, Store, StoreError, Sto
 const ENV: u32 = 1;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Fails in the way that the key of the first request names, else works like the store in memory.
-struct Moody(Rc<dyn Store>);
+/// Fails in the way that the key of the first request names. Handles other requests like the store
+/// in memory.
+struct FaultyStore(Rc<dyn Store>);
 
-impl Store for Moody {
+impl Store for FaultyStore {
     fn execute(
         self: Rc<Self>,
         batch: Vec<Request>,
@@ -48,7 +49,7 @@ impl Store for Moody {
         }
     }
 
-    /// What hangs is a part by itself.
+    /// Puts requests that hang into a part of their own.
     fn parts(&self, batch: &[Request]) -> Option<Vec<u32>> {
         let hangs = |request: &Request| matches!(request, Request::Acquire(ask) if &*ask.key == "hangs");
         Some(batch.iter().map(|request| hangs(request).into()).collect())
@@ -86,13 +87,13 @@ struct Environment {
 
 impl Environment {
     fn begin() -> Self {
-        let engine = Engine::start(|_| Rc::new(Moody(MemoryStore::new()))).unwrap();
+        let engine = Engine::start(|_| Rc::new(FaultyStore(MemoryStore::new()))).unwrap();
         let (sender, settled) = channel();
         let outbox = Arc::new(Collected { settled: Mutex::new(sender) });
         engine.send(Message::OpenEnv {
             env: ENV,
             pulse: Arc::new(Pulse::default()),
-            relay: Arc::new(Relay::default()),
+            thread_hand_offs: Arc::new(ThreadHandOffs::default()),
             outbox,
         });
         Self { engine, settled, slots: 0 }
@@ -113,7 +114,7 @@ impl Environment {
 
     fn acquire(&mut self, key: &str) -> Outcome {
         let (op, command) = self.acquiring(key);
-        self.give(command);
+        self.send(command);
         self.next(op)
     }
 
@@ -140,7 +141,7 @@ impl Environment {
         (op, command)
     }
 
-    fn give(&self, command: Command) {
+    fn send(&self, command: Command) {
         self.engine.send(Message::Commands(vec![command]));
     }
 
@@ -172,15 +173,15 @@ fn a_store_that_panics_fails_its_batch_and_the_engine_goes_on() {
 }
 
 #[test]
-fn a_store_that_panics_when_it_is_closed_is_closed_and_opened_afresh() {
+fn a_store_that_panics_at_its_close_is_opened_again() {
     let mut environment = Environment::begin();
     for round in 1..=3 {
         environment.open_client(1);
-        // The store in memory forgets with its last client, so the key is free each time.
+        // The store in memory forgets its locks with its last client, so the key is free each time.
         assert!(matches!(environment.acquire("k"), Outcome::Acquired(..)), "round {round}");
         environment.slots += 1;
         let op = OpId { env: ENV, slot: environment.slots };
-        environment.give(Command::CloseClient { client: 1, op, patience: PATIENCE });
+        environment.send(Command::CloseClient { client: 1, op, patience: PATIENCE });
         let lease = OpId { env: ENV, slot: environment.slots - 1 };
         assert!(matches!(environment.next(lease), Outcome::Lost(_)));
         assert!(matches!(environment.next(op), Outcome::Done));
@@ -188,7 +189,7 @@ fn a_store_that_panics_when_it_is_closed_is_closed_and_opened_afresh() {
 }
 
 #[test]
-fn a_part_of_a_store_that_hangs_does_not_hold_up_the_others() {
+fn a_part_of_a_store_that_hangs_does_not_delay_the_others() {
     let mut environment = Environment::begin();
     environment.open_client(1);
     let commands: Vec<_> = ["a", "hangs", "b", "c"].map(|key| environment.acquiring(key)).into();

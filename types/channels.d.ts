@@ -1,21 +1,27 @@
-// What is told on Node's diagnostics_channel. docs/observability.md says when, and shows how to listen.
+// The messages on Node's diagnostics_channel. docs/observability.md says when they are published,
+// and shows how to listen.
 
 import type { LockClient } from './client'
 import type { LockLostError, LossReason, StoreUnavailableReason } from './errors'
-import type { StoreHealth } from './told'
+import type { StoreHealth } from './info'
 import type { Milliseconds } from './units'
 import type { LockWorker, WorkerState } from './worker'
 
 /**
- * The channels, by name, and the messages that are published there. Those that begin with `tracing:` are the five of
- * `diagnostics_channel.tracingChannel('leasehold:acquire')` and the like: `start` and `end` around the call, then `asyncStart`
- * and `asyncEnd` around its settling, and before these `error` if it rejects. All five get one and the same message, which is
- * filled in on the way. No message has a token, or a ticket.
+ * The channels, by name, and their messages. The names that begin with `tracing:` are the five
+ * channels of `diagnostics_channel.tracingChannel('leasehold:acquire')` and of the other tracing
+ * channels: `start` and `end` around the call, then `asyncStart` and `asyncEnd` around its
+ * settling, and before these `error` if the call rejects. All five get the same message, which
+ * leasehold fills in on the way. No message has a token or a ticket.
  *
- * A lease is followed if somebody listened to any of these channels, but those of workers and breakers, when it was asked for.
+ * leasehold reports a lease if any of these channels, except those of workers and breakers, had a
+ * listener when the call asked for the lease.
  */
 export interface LeaseholdChannels {
-  /** A call for a lock: acquire(), tryAcquire(), withLock(), adopt(), or a worker's. Not those with bad arguments. */
+  /**
+   * A call for a lock: acquire(), tryAcquire(), withLock(), adopt(), or a worker's. Calls with bad
+   * arguments are not reported.
+   */
   'tracing:leasehold:acquire:start': AcquireMessage
   'tracing:leasehold:acquire:end': AcquireMessage
   'tracing:leasehold:acquire:asyncStart': AcquireMessage
@@ -27,60 +33,75 @@ export interface LeaseholdChannels {
   'tracing:leasehold:renew:asyncStart': RenewMessage
   'tracing:leasehold:renew:asyncEnd': RenewMessage
   'tracing:leasehold:renew:error': RenewMessage
-  /** A lease is given back: by {@link Lease.release}, at the end of withLock(), or by a worker. */
+  /** A release: by {@link Lease.release}, at the end of withLock(), or by a worker. */
   'tracing:leasehold:release:start': ReleaseMessage
   'tracing:leasehold:release:end': ReleaseMessage
   'tracing:leasehold:release:asyncStart': ReleaseMessage
   'tracing:leasehold:release:asyncEnd': ReleaseMessage
   'tracing:leasehold:release:error': ReleaseMessage
-  /** A lease was handed to its caller. Exactly one of `released` and `lost` follows, unless the process ends first. */
+  /**
+   * A caller got a lease. Exactly one of `released` and `lost` follows, unless the process ends
+   * first.
+   */
   'leasehold:granted': LeaseMessage
-  /** A lease was renewed by itself. Only of leases that were asked for while somebody listened to this very channel. */
+  /**
+   * The engine renewed a lease. Only for leases that were asked for while this channel had a
+   * listener.
+   */
   'leasehold:renewed': LeaseMessage
-  /** Its holder gave a lease up: release() was called, or detach() succeeded. The same message as that of `granted`. */
+  /** The holder called release(), or detach() succeeded. The same message as that of `granted`. */
   'leasehold:released': LeaseMessage
-  /** A lease was lost: its holder did not want that. The same message as that of `granted`. */
+  /**
+   * A lease was lost: it ended although its holder had not released it. The same message as that of
+   * `granted`.
+   */
   'leasehold:lost': LeaseMessage
-  /** A server of the store is gone, or back: as {@link LockClientEvents.breaker}. */
+  /** A server of the store is gone, refuses, or is back: see {@link LockClientEvents.breaker}. */
   'leasehold:breaker': BreakerMessage
-  /** A worker does something else now: as {@link LockWorkerEvents.state}. */
+  /** A worker has another state: see {@link LockWorkerEvents.state}. */
   'leasehold:worker': WorkerMessage
 }
 
-/** Which store, as messages and metrics name it. */
+/** The store, as messages and metrics name it. */
 export interface StoreIdentity {
   readonly kind: 'memory' | 'sqlite' | 'redis' | 'redis-sentinel' | 'redis-cluster' | 'quorum'
-  /** Its URL without a password; those of a quorum with commas between them. */
+  /** The URL of the store without a password; for a quorum, the URLs with commas between them. */
   readonly url: string
 }
 
-/** What all messages of a client say. */
+/** The part that all messages of a client have. */
 export interface ClientMessage {
   readonly client: LockClient
-  /** Its {@link LockClientOptions.name}. */
+  /** The client's {@link LockClientOptions.name}. */
   readonly name: string
   readonly store: StoreIdentity
 }
 
-/** `exclusive`: alone. `read`: with all others who read. `semaphore`: with as many as there are permits. */
+/**
+ * The kind of a lock. `exclusive`: one holder. `read`: together with other readers. `semaphore`: as
+ * many holders as there are permits.
+ */
 export type LockMode = 'exclusive' | 'read' | 'semaphore'
 
-/** What all tracing messages say when it is over. */
+/** The part that all tracing messages have at the end of the call. */
 export interface Ending<Outcome extends string> {
-  /** How it ended; missing until then, as what follows. */
+  /** How the call ended. This and the following properties are missing until then. */
   outcome?: Outcome
-  /** How long it took, in ms. */
+  /** How long the call took, in ms. */
   duration?: Milliseconds
-  /** What it rejected with. */
+  /** The error with which the call rejected. */
   error?: Error
-  /** Why, in a word, if that is known. */
+  /** The reason of the error, if it is known. */
   reason?: LossReason | StoreUnavailableReason | 'quorum'
 }
 
-/** How a call for a lock ended. `busy`: with `null`. `failed`: with an error that is none of this library's. */
+/**
+ * How a call for a lock ended. `busy`: with `null`. `failed`: with an error that is no
+ * {@link LockError}.
+ */
 export type AcquireOutcome = 'acquired' | 'busy' | FailureOutcome
 
-/** How a call ended that rejected: by the class of the error. */
+/** How a call that rejected ended, by the class of its error. */
 export type FailureOutcome = 'timeout' | 'aborted' | 'lost' | 'unavailable' | 'closed' | 'released' | 'failed'
 
 /** A call for a lock, or for several. */
@@ -88,56 +109,61 @@ export interface AcquireMessage extends ClientMessage, Ending<AcquireOutcome> {
   readonly method: 'acquire' | 'tryAcquire' | 'adopt' | 'worker' | 'once'
   /** Which lock; the first of `keys`. */
   readonly key: string
-  /** Which locks: more than one only of those who asked for several. */
+  /** Which locks; more than one only if the call asked for several. */
   readonly keys: readonly string[]
   readonly mode: LockMode
+  /** The ttl that the call asks for, in ms. */
   readonly ttl: Milliseconds
-  /** How long it may wait, in ms or `Infinity`; 0 of those who do not wait. */
+  /** How long the call may wait, in ms or `Infinity`; 0 if it does not wait. */
   readonly wait: Milliseconds
-  /** How often it was tried: 1, or more with {@link AcquireOptions.retry}. */
+  /** How often the call has tried: 1, or more with {@link AcquireOptions.retry}. */
   tries: number
-  /** The fence of `key`, if it was acquired. */
+  /** The fence of `key`, if the lock was acquired. */
   fence?: number
-  /** The messages of the leases, if it was acquired: those that `granted` is told. */
+  /** The messages of the leases, if the lock was acquired: those that `granted` publishes. */
   leases?: readonly LeaseMessage[]
 }
 
-/** One lease, from its grant to its end: always the same object, so that it can be the key of a WeakMap. */
+/**
+ * One lease, from its grant to its end. It is always the same object, so it can be the key of a
+ * WeakMap.
+ */
 export interface LeaseMessage extends ClientMessage {
   readonly key: string
   readonly mode: LockMode
+  /** The ttl that the lease had at its grant, in ms. */
   readonly ttl: Milliseconds
   readonly fence: number
-  /** How often it was renewed by itself, as far as that was listened to. */
+  /** How often the engine has renewed the lease, as far as `renewed` had a listener. */
   renewals: number
-  /** How it ended; missing while it is held, as what follows. */
+  /** How the lease ended. This and the following properties are missing while it is held. */
   outcome?: 'released' | 'detached' | 'lost'
-  /** How long it was held, in ms. */
+  /** How long the lease was held, in ms. */
   held?: Milliseconds
-  /** What its holder is told of its loss. */
+  /** The error that the holder gets if the lease is lost. */
   error?: LockLostError
-  /** Why it was lost. */
+  /** Why the lease was lost. */
   reason?: LossReason
 }
 
-/** A renewal that was asked for. */
+/** A renewal by {@link Lease.renew}. */
 export interface RenewMessage extends Ending<'renewed' | FailureOutcome> {
   readonly lease: LeaseMessage
-  /** What was asked for, in ms. */
+  /** The ttl that the call asks for, in ms. */
   readonly ttl: Milliseconds
 }
 
-/** A release. `gone`: there was nothing to give back any more. */
+/** A release. `gone`: the lease had already ended. */
 export interface ReleaseMessage extends Ending<'released' | 'gone' | FailureOutcome> {
   readonly lease: LeaseMessage
 }
 
-/** How a server of the store is now. */
+/** The state of a server of the store. */
 export interface BreakerMessage extends ClientMessage {
   readonly health: StoreHealth
 }
 
-/** What a worker does now. */
+/** The state of a worker. */
 export interface WorkerMessage {
   readonly worker: LockWorker
   readonly workerId: string

@@ -1,5 +1,11 @@
-// A client, its options and its events.
+// A client.
 
+import type { LockClientEvents } from './client-events'
+import type { CloseOptions } from './client-options'
+import type { Emitter } from './emitter'
+import type { Diagnosis, ListOptions, LockInfo, LockList, LockStats } from './info'
+import type { Lease, MultiLease } from './lease'
+import type { OnceOptions, OnceOutcome, Schedule, ScheduledJob, ScheduleOptions } from './once'
 import type {
   AcquireOptions,
   AdoptOptions,
@@ -9,35 +15,33 @@ import type {
   ReadWriteLock,
   Semaphore,
   TryAcquireOptions,
-} from './asking'
-import type { Emitter } from './emitter'
-import type { LockLostError } from './errors'
-import type { Lease, MultiLease } from './lease'
-import type { OnceOptions, OnceOutcome, Schedule, ScheduledJob, ScheduleOptions } from './once'
-import type { TlsOptions } from './tls'
-import type { Diagnosis, ListOptions, LockInfo, LockList, LockStats, StoreHealth } from './told'
-import type { Milliseconds } from './units'
+} from './options'
 
 /** Acquires locks at one store. */
 export interface LockClient extends Emitter<LockClientEvents> {
   /**
-   * Acquires the lock, waiting for it if somebody else holds it: first come, first served, in all processes
-   * together (see {@link LockClientOptions.handOffs}). The lease is renewed by itself until it is released, detached, lost,
-   * or `maxHold` old. A pending call keeps the process alive; a held lease does not.
+   * Acquires the lock. If another client holds it, the call waits: waiters are served in arrival
+   * order across all processes (see {@link LockClientOptions.handOffs}). The client renews the
+   * lease until it is released, detached, lost, or `maxHold` old. A pending call keeps the process
+   * alive; a held lease does not.
    *
-   * Given several keys, it acquires all of their locks or none: one after the other, in the order of their UTF-16 units and
-   * each once, so that no two who want some of the same ones wait for each other for ever. `wait` is for all of them
-   * together. When one can't be had, or a lease is lost meanwhile, those that were acquired are released before the call
-   * rejects; when it is aborted, at the same time.
+   * If you pass several keys, the call acquires all of their locks or none. It acquires one after
+   * the other, each once, in the order of their UTF-16 units. So two callers that want some of the
+   * same keys never wait for each other for ever. `wait` is for all of them together. If one lock
+   * can't be acquired, or a lease is lost meanwhile, the client releases the others before the call
+   * rejects. If the call is aborted, it rejects at once, and the client releases them at the same
+   * time.
    *
-   * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL. Or an array of at least one: which locks.
+   * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL. Or an array of at
+   * least one: which locks. A key that ends with `@once:` and an id belongs to {@link once} and
+   * {@link schedule}: this method refuses it (`ERR_INVALID_ARG_VALUE`).
    * @throws {LockTimeoutError} the lock was held for all of `wait`, or at each try: see
-   * {@link AcquireOptions.retry}. The error says who held it; to find out may take up to 250 ms more
-   * @throws {StoreUnavailableError | QuorumError} the store could not be reached or used. Passing
-   * faults are retried until `wait` ends, unless {@link AcquireOptions.failFast} is set
+   * {@link AcquireOptions.retry}. The error says who held it, which may take up to 250 ms more
+   * @throws {StoreUnavailableError | QuorumError} the store could not be reached or used. The call
+   * retries faults that may pass until `wait` ends, unless {@link AcquireOptions.failFast} is set
    * @throws {LockAbortedError} `signal` was aborted
-   * @throws {LockLostError} the lease ended before it could be handed over: this thread was blocked for longer, or it was one of
-   * several and lost while the others were waited for
+   * @throws {LockLostError} the lease ended before the caller got it: this thread was blocked for
+   * longer, or the lease was one of several and lost while the call waited for the others
    * @throws {LockClosedError} the client was closed
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
    * @throws {RangeError} `ERR_OUT_OF_RANGE`
@@ -48,19 +52,22 @@ export interface LockClient extends Emitter<LockClientEvents> {
   acquire<K extends Keys>(key: K, options?: AcquireOptions): Promise<HeldOf<K>>
 
   /**
-   * Like {@link acquire}, but never waits: `null` if somebody else holds the lock, or waits for it; a fault is not
-   * retried. Of several keys all or none: `null` when the others are released again.
+   * Acquires the lock like {@link acquire}, but never waits: resolves with `null` if another client
+   * holds the lock or waits for it. The call does not retry faults. Of several keys, it acquires
+   * all or none, and resolves with `null` when the client has released the others again.
    */
   tryAcquire<K extends Keys>(key: K, options?: TryAcquireOptions): Promise<HeldOf<K> | null>
 
   /**
-   * Acquires the lock, runs `fn` with the lease, and releases it. What `fn` throws is what comes out, whatever
-   * becomes of the release. A release that fails after `fn` succeeded is told by the `'error'` event only: the
-   * lease then ends by its ttl. Not reentrant: who holds the lock waits for it like anybody else. `fn` may
-   * {@link Lease.detach} or release the lease itself.
+   * Acquires the lock, runs `fn` with the lease, and releases it. If `fn` throws, the call rejects
+   * with that error, even if the release fails. If `fn` succeeds and the release fails, only the
+   * `'error'` event reports it: the lease then ends by its ttl. The lock is not reentrant: a caller
+   * that holds it waits for it like any other. `fn` may {@link Lease.detach} or release the lease
+   * itself.
    *
-   * A function that declares three parameters or more is a {@link LockCallback}: then nothing is returned, the function
-   * gets an error or a lease, and the lease is released when it says so. Until then the process is kept alive.
+   * A function that declares three parameters or more is a {@link LockCallback}: then the call
+   * returns nothing, the function gets an error or a lease, and calls `done` to release the lease.
+   * Until then, the process stays alive.
    *
    * TypeScript infers `T` and `K`. A call may name `T` alone: `withLock<number>(['a', 'b'], fn)`.
    *
@@ -88,7 +95,7 @@ export interface LockClient extends Emitter<LockClientEvents> {
     options: AcquireOptions | undefined,
     fn: (leases: MultiLease) => T | PromiseLike<T>,
   ): Promise<T>
-  /** The same in the style of callbacks. */
+  /** Does the same in the style of callbacks. */
   withLock<K extends Keys>(key: K, fn: LockCallback<HeldOf<K>>): void
   withLock<K extends Keys>(key: K, options: AcquireOptions | undefined, fn: LockCallback<HeldOf<K>>): void
   // If none of four or more overloads fits, the compiler reports what is wrong with the last one.
@@ -103,14 +110,17 @@ export interface LockClient extends Emitter<LockClientEvents> {
   ): Promise<T>
 
   /**
-   * A lock that `permits` may hold at a time, in whatever processes. Whoever asks for it counts those who hold it
-   * against its own `permits`, so all should name the same number: while it is being changed, those who say more come in
-   * beside those who say less, and wait behind one who says less and finds it full. It is the lock of that key: while {@link acquire}
-   * holds that, nobody else does, and in the queue none overtakes another. Making one asks nothing of the store.
+   * Returns a lock that up to `permits` leases may hold at a time, across all processes. Each call
+   * counts the holders against its own `permits`, so use the same number everywhere. While you
+   * change the number, calls with the larger number get leases in addition to those with the
+   * smaller one, and wait behind a call with the smaller number that finds the lock full. The
+   * semaphore is the lock of that key: while {@link acquire} holds it, no other call does, and no
+   * waiter in the queue overtakes another. This method sends nothing to the store.
    *
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
    * @param permits 1 to 1 000 000.
-   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE` (also if the store is a
+   * quorum, which has no semaphores)
    * @throws {RangeError} `ERR_OUT_OF_RANGE`
    * @example
    * const uploads = locks.semaphore('uploads', 5)
@@ -119,8 +129,9 @@ export interface LockClient extends Emitter<LockClientEvents> {
   semaphore(key: string, permits: number): Semaphore
 
   /**
-   * A lock that many may hold to read, or one alone to write. First come, first served: who asks to read after
-   * somebody who waits to write waits behind, so that writers do not starve. Making one asks nothing of the store.
+   * Returns a lock that many readers or one writer may hold. First come, first served: a reader
+   * that comes after a waiting writer waits behind it, so writers do not starve. This method sends
+   * nothing to the store.
    *
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
@@ -131,25 +142,35 @@ export interface LockClient extends Emitter<LockClientEvents> {
    */
   readWriteLock(key: string): ReadWriteLock
 
-  /** What every event emitter has. With an id between the two it is another thing: */
+  /**
+   * Calls `listener` at the next event, as every event emitter does. With an id, this method runs a
+   * task once instead: see the other signature.
+   */
   once<K extends keyof LockClientEvents>(event: K, listener: (...told: LockClientEvents[K]) => void): this
   /**
-   * Runs `fn` once for this `id`, whoever asks, in whatever process: the first one runs it, and while it does and for `keep` after
-   * that, all others are told that they need not. Nobody waits for somebody else's `fn`.
+   * Runs `fn` once for this `id` across all processes. The first caller runs it. While it runs, and
+   * for `keep` after that, all other calls resolve with `ran: false` at once. No call waits for the
+   * `fn` of another one.
    *
-   * The id is remembered by a lease on the lock `KEY@once:ID` that is not released. So `fn` runs again when the store has lost
-   * its data, when the process dies in the middle and somebody asks once the lease has ended, and when somebody asks after `keep`.
-   * Storage that {@link Lease.fence | checks fences} refuses what comes late of the one before.
+   * The store remembers the id by a lease on the lock `KEY@once:ID` that the client does not
+   * release. So `fn` runs again if the store has lost its data, if the process dies in the middle
+   * and another call comes after the lease has ended, and if a call comes after `keep`. Storage
+   * that {@link Lease.fence | checks fences} refuses late writes of the earlier run.
    *
    * If the store fails, the call tries again until `wait` ends; with {@link OnceOptions.failFast},
    * only while the store can grant leases. Then it rejects, and `fn` has not run.
    *
    * @param key What is done: 1 to about 1000 bytes of well-formed Unicode without NUL.
-   * @param id Which one, with the same rules: an order, a day. The two together may have some 1000 bytes.
-   * @throws what `fn` throws: by default, another may then try; see {@link OnceOptions.onFailure}
-   * @throws {StoreUnavailableError | QuorumError | LockTimeoutError} nobody could tell whether it was done; `fn` has not run
-   * @throws {LockAbortedError | LockClosedError} `signal` was aborted, or the client closed; `fn` has not run
-   * @throws {TypeError | RangeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`, `ERR_OUT_OF_RANGE`
+   * @param id Which one, with the same rules: an order, a day. Key and id together may have about
+   * 1000 bytes.
+   * @throws what `fn` throws: by default, another call may then try; see
+   * {@link OnceOptions.onFailure}
+   * @throws {StoreUnavailableError | QuorumError | LockTimeoutError} the store did not say whether
+   * the id was done; `fn` has not run
+   * @throws {LockAbortedError | LockClosedError} `signal` was aborted, or the client closed; `fn`
+   * has not run
+   * @throws {TypeError | RangeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`,
+   * `ERR_OUT_OF_RANGE`
    * @example
    * const { ran } = await locks.once('welcome-mail', user.id, () => sendMail(user))
    */
@@ -161,20 +182,23 @@ export interface LockClient extends Emitter<LockClientEvents> {
   ): Promise<OnceOutcome<T>>
 
   /**
-   * Runs `fn` at the ticks of a cron pattern, each in one process of all those that have this schedule, whichever asks first.
-   * Clocks may differ, by less than `keep`. It begins at once, and keeps the process alive until it is stopped or the
-   * client is closed.
+   * Runs `fn` at the ticks of a cron pattern. Of all processes with this schedule, the one that
+   * asks first runs the tick. Clocks may differ by less than `keep`. The schedule begins at once,
+   * and keeps the process alive until you stop it or close the client.
    *
-   * A tick that comes while `fn` still runs for an earlier one, wherever, waits for that, and a store that fails is asked again:
-   * until the next tick, at most for `catchUp`. Then the tick is skipped or missed; nothing runs without the store's answer.
-   * `docs/cron.md` tells what is promised, and what is not.
+   * If `fn` still runs for an earlier tick, in any process, a new tick waits for it. If the store
+   * fails, the schedule asks again. Both last until the next tick, for `catchUp` at most. Then the
+   * tick is skipped or missed: nothing runs without the store's answer. `docs/cron.md` says what is
+   * promised, and what is not.
    *
-   * @param name What is done, and the lock that is held meanwhile: as a key, but of 1000 bytes. Schedules of one name
-   * are the same job, in whatever process: this client may have one of them at a time, until it is stopped.
-   * @param cron Five fields, six (with seconds first) or seven (with years last), or `@daily` and the like; the same everywhere.
+   * @param name The job, and the lock that is held while it runs: like a key, but up to 1000 bytes.
+   * Schedules with the same name are the same job in all processes. A client may have one of them
+   * at a time, until you stop it.
+   * @param cron Five fields, six (with seconds first) or seven (with years last), or a name such as
+   * `@daily`. The same in all processes.
    * @throws {LockClosedError} the client was closed
-   * @throws {TypeError | RangeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE` (also when there is one of that name),
-   * `ERR_OUT_OF_RANGE`
+   * @throws {TypeError | RangeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE` (also if there
+   * is a schedule with that name), `ERR_OUT_OF_RANGE`
    * @example
    * const nightly = locks.schedule('nightly-mail', '0 3 * * *', (lease, tick) => sendMails(tick, lease.fence))
    * nightly.on('error', (error, tick) => console.error(tick, error))
@@ -184,23 +208,28 @@ export interface LockClient extends Emitter<LockClientEvents> {
   schedule(name: string, cron: string, fn: ScheduledJob, options?: ScheduleOptions): Schedule
 
   /**
-   * Goes on with a lease that was detached, here or in another process: the same lock, the same fence. Of several who
-   * try, exactly one gets it. The client needs the store and the `prefix` of the one that detached it.
+   * Takes over a lease that this process or another one has detached: the same lock, the same
+   * fence. If several clients try, exactly one gets it. The client needs the same store and
+   * `prefix` as the client that detached it.
    *
    * The client takes the fence, the mode and the ttl of the lease from the store, so a changed
-   * ticket does not change them. From then on, the heir's `ttl` counts, and no longer the time of
-   * the ticket. Over a quorum, the servers keep the lease at least for the time of the ticket: if
-   * this process dies, the lock is free when both are over.
+   * ticket does not change them. From then on, the `ttl` of the new holder counts, and not the time
+   * of the ticket. Over a quorum, the servers keep the lease at least for the time of the ticket:
+   * if this process dies, the lock is free when both are over.
    *
-   * @param ticket What {@link Lease.detach} resolved with.
-   * @throws {LockLostError} somebody else adopted it, or nobody did before it ended
-   * @throws {StoreUnavailableError} the store could not be used, or not be reached for all of
-   * `ttl`; a lease that may have been adopted is released, or over a quorum goes back to the ticket
+   * @param ticket The ticket that {@link Lease.detach} resolved with.
+   * @throws {LockLostError} another client adopted the lease, or no client did before it ended.
+   * Over a quorum, that client may still give the lease back, if its `signal` is aborted in that
+   * moment: the ticket can then be adopted until it ends.
+   * @throws {StoreUnavailableError | QuorumError} the store could not be used, or not be reached
+   * for all of `ttl`; a lease that may have been adopted is released, or over a quorum goes back to
+   * the ticket
    * @throws {LockAbortedError} `signal` was aborted; a lease that was adopted already is released.
    * Over a quorum, an adoption that has not ended yet gives the lease back to the ticket instead.
    * @throws {LockClosedError} the client was closed; if the lease was adopted already, it is
    * released, and the ticket is used up
-   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`: it is no such ticket, or not a whole one
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`: the text is not
+   * a ticket, or not a complete one
    * @throws {RangeError} `ERR_OUT_OF_RANGE`
    * @example
    * process.on('message', async ({ ticket }) => {
@@ -218,7 +247,7 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * The client takes the fence, the mode and the ttl of the lease from the store, so a changed
    * ticket does not change them.
    *
-   * @param ticket What {@link Lease.detach} resolved with.
+   * @param ticket The ticket that {@link Lease.detach} resolved with.
    * @returns what `fn` returned
    * @throws what `fn` throws, and what {@link adopt} throws; in the latter case `fn` has not run
    * @throws {LockLostError} the lease was lost while `fn` ran; `fn` has run to its end
@@ -229,18 +258,22 @@ export interface LockClient extends Emitter<LockClientEvents> {
   withAdopted<T>(ticket: string, options: AdoptOptions, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>
 
   /**
-   * Tells who holds a lock, and who waits for it; `null` if nobody holds it.
+   * Returns who holds a lock, and who waits for it. Resolves with `null` if the lock is free.
    *
-   * @throws {StoreUnavailableError}
+   * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
+   * @throws {StoreUnavailableError | QuorumError}
    * @throws {LockClosedError}
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
    */
   inspect(key: string): Promise<LockInfo | null>
 
   /**
-   * Tells which locks are held below the client's `prefix`, in the order of their keys. On Redis it looks at all keys of the
-   * database, a thousand at a time (`SCAN`), for up to half of {@link LockClientOptions.storeTimeout}: it is for people and
-   * monitoring, not for what is done often. Of a quorum, what most nodes have. The ids that {@link once} and {@link schedule} remember
-   * are told only for a pattern that says so, as `*@once:*`.
+   * Returns the held locks below the client's `prefix`, in the order of their keys. On Redis, the
+   * call looks at all keys of the database, a thousand at a time (`SCAN`), for up to half of {@link
+   * LockClientOptions.storeTimeout}. So use it for people and monitoring, not for frequent calls.
+   * Over a quorum, it returns the locks that most nodes have. It returns the ids that {@link once}
+   * and {@link schedule} remember only for a pattern that names them, such as `*@once:*`.
    *
    * @throws {StoreUnavailableError | QuorumError}
    * @throws {LockClosedError}
@@ -253,16 +286,16 @@ export interface LockClient extends Emitter<LockClientEvents> {
   list(options?: ListOptions): Promise<LockList>
 
   /**
-   * Ends every lease of a lock, and hands the lock to the next waiter. It is for operators, when a
-   * holder hangs: **it breaks what a lock promises.** The holder is not asked. It finds out at its
-   * next renewal, up to a third of its ttl later, by a {@link LockLostError} of reason `missing` or
-   * `taken`, and may work at the same time as the next holder until then. Only storage that checks
-   * fences refuses its writes at once. The client does not repeat the call: after an error, the
-   * lock may be broken or not. Over a quorum, the leases end once most servers have answered, and
-   * these servers do not take them back for 2 minutes.
+   * Ends every lease of a lock, and hands the lock to the next waiter. It is for operators, if a
+   * holder hangs: **it breaks what a lock promises.** The client does not ask the holder. The
+   * holder learns of the loss at its next renewal, up to a third of its ttl later, by a {@link
+   * LockLostError} of reason `missing` or `taken`, and may work at the same time as the next holder
+   * until then. Only storage that checks fences refuses its writes at once. The client does not
+   * repeat the call: after an error, the lock may be broken or not. Over a quorum, the leases end
+   * once most servers have answered, and these servers do not take them back for 2 minutes.
    *
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
-   * @returns whether anybody held it
+   * @returns whether the lock was held
    * @throws {StoreUnavailableError | QuorumError}
    * @throws {LockClosedError}
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
@@ -270,14 +303,15 @@ export interface LockClient extends Emitter<LockClientEvents> {
    */
   forceRelease(key: string): Promise<boolean>
 
-  /** What this client did so far, and how its servers are. */
+  /** Returns what this client has done so far, and the state of its servers. */
   stats(): LockStats
 
   /**
-   * Looks at the store and tells in plain words what may go wrong with locks there, for leases of the client's `ttl`. A store
-   * that can't be reached or used is a finding, not an error. The call reads settings and asks for
-   * the time a few times. On Redis, it acquires and releases the lock `leasehold-doctor` to find
-   * out whether this user may lock keys with the client's prefix. It changes no other lock.
+   * Checks the store, and says in plain words what may go wrong with locks there, for leases of the
+   * client's `ttl`. A store that can't be reached or used is a finding, not an error. The call
+   * reads settings and asks for the time a few times. On Redis, it acquires and releases the lock
+   * `leasehold-doctor` to find out whether this user may lock keys with the client's prefix. It
+   * changes no other lock.
    *
    * @throws {LockClosedError}
    * @example
@@ -286,10 +320,10 @@ export interface LockClient extends Emitter<LockClientEvents> {
   diagnose(): Promise<Diagnosis>
 
   /**
-   * Resolves when the client has reached the store. Calling it is not required. It does not check
-   * the rights of the user: {@link LockClient.diagnose} does.
+   * Resolves when the client has reached the store. You need not call it. It does not check the
+   * rights of the user: {@link LockClient.diagnose} does.
    *
-   * @throws {StoreUnavailableError}
+   * @throws {StoreUnavailableError | QuorumError}
    * @throws {LockClosedError}
    */
   ready(): Promise<void>
@@ -315,140 +349,6 @@ export interface LockClient extends Emitter<LockClientEvents> {
    */
   close(options?: CloseOptions): Promise<void>
 
-  /** {@link close} with the client's own `drain`, for `await using`. */
+  /** Calls {@link close} with the client's own `drain`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>
-}
-
-/** Options of {@link LockClient.close}. */
-export interface CloseOptions {
-  /**
-   * Limits how long sections may take to end, in ms: 0 to 2 147 483 647, or `Infinity`. Default:
-   * the client's `drain`.
-   */
-  drain?: Milliseconds | undefined
-}
-
-/** The events of a {@link LockClient}. */
-export interface LockClientEvents {
-  /**
-   * Emitted when a lease was lost: it ended although its holder had not released it. Not emitted
-   * for a lease that no caller of acquire received.
-   */
-  lost: [lease: Lease, error: LockLostError]
-  /**
-   * Emitted in these cases:
-   *
-   * - A release that no call waits for failed: the error is a {@link LockError}.
-   * - A callback called `done(error)` without a callback that takes the error.
-   * - A job failed, and its schedule has no `'error'` listener.
-   * - The store failed, and a schedule without a `'missed'` listener missed a tick.
-   *
-   * Without a listener, the error is not thrown. The first error of the client is a process warning
-   * with the code `LEASEHOLD_UNHEARD_ERROR`, which Node prints. The warning names the store without
-   * its password, and its `cause` is the error.
-   */
-  error: [error: NodeJS.ErrnoException]
-  /**
-   * A server of the store is gone, as its circuit breaker sees it (`state` is `open`), is there and refuses to be used
-   * (`refusing`: a wrong password, no memory left, a replica), or back (`closed`): see {@link StoreHealth}. In a quorum that has
-   * enough others nothing else tells. Told once each; of probes that fail meanwhile only {@link LockClient.stats} knows. Told at once of a server that is already
-   * known to be gone, or to refuse, when the client is opened.
-   */
-  breaker: [health: StoreHealth]
-}
-
-/** What {@link createLockClient} takes. */
-export interface LockClientOptions {
-  /**
-   * `memory:NAME` (this process and its worker threads), `sqlite:PATH` (every process of this host),
-   * `redis://[user:password@]host[:port][/db]`, the same with `rediss://` for TLS, `redis+unix:///path/to/socket`,
-   * `redis-sentinel://[user:password@]host[:port][,host[:port]…]/MASTER[?db=N]` (`rediss-sentinel://` for TLS), where the hosts
-   * are sentinels, on port 26379 by default, and the login is the master's, or
-   * `redis-cluster://[user:password@]host[:port][,host[:port]…]` (some nodes, which tell of the others). For the default see
-   * {@link createLockClient}. A password in it never appears in a message.
-   *
-   * Three or more URLs of independent servers, better an odd number, are a quorum: a lease is one that most of them have
-   * granted, and fewer than half of them may fail (Redlock, with fences). They must keep their data over a restart, or
-   * stay away for the longest `ttl`; see docs/choosing-a-store.md. Commas or blanks between URLs in one string are refused.
-   *
-   * A client of ioredis or node-redis is refused (`ERR_INVALID_ARG_TYPE`). The error has the URL to
-   * give instead.
-   */
-  store?: string | readonly string[] | undefined
-  /** Redis user name, if it is not in the URL. Another than there is refused, as `password`. */
-  username?: string | undefined
-  /** Redis password, if it is not in the URL. Another than there is refused. */
-  password?: string | undefined
-  /**
-   * The certificates for a store that is reached over TLS (`rediss://`, `rediss-sentinel://`): those
-   * to trust, and those to present.
-   */
-  tls?: TlsOptions | undefined
-  /**
-   * The user name at the sentinels, if they want one. Only for `redis-sentinel://`, as is
-   * `sentinelPassword`.
-   */
-  sentinelUsername?: string | undefined
-  /** Password at the sentinels, if they want one. */
-  sentinelPassword?: string | undefined
-  /**
-   * How many replicas of a Redis master must have a lease before it is granted, and a renewal
-   * before it counts: 0 to 100. Default 0. A failover then loses a lease only if a replica without
-   * the lease is promoted. Each grant takes longer by the replicas' round trip. While too few
-   * replicas answer, no lease is granted, and held leases end (`StoreUnavailableError`, reason
-   * `timeout`). So run one replica more than this number: a promoted replica does not count as a
-   * replica any more. A request waits for replicas for up to half of its time-out.
-   */
-  minReplicas?: number | undefined
-  /**
-   * The text that the client puts before every key at the store. Up to 255 bytes of UTF-8, default
-   * `lock:`. If the prefix is empty or begins with `{`, methods refuse a key that names data of
-   * another lock in Redis, such as `{LOCK}:fence` (`ERR_INVALID_ARG_VALUE`).
-   */
-  prefix?: string | undefined
-  /**
-   * Names the holder in the result of {@link LockClient.inspect} for a lock that this client holds:
-   * 1 to 255 bytes, without U+001F. Default `HOSTNAME:PID`.
-   */
-  name?: string | undefined
-  /** How long a lease lives without renewal: 10 to 2 147 483 647. Default 10 000. */
-  ttl?: Milliseconds | undefined
-  /**
-   * How long {@link LockClient.acquire} waits, in ms: 0 to 2 147 483 647, or `Infinity`. Default 10
-   * 000.
-   */
-  wait?: Milliseconds | undefined
-  /**
-   * Whether calls that would wait for a lock reject while the store can't grant leases: see
-   * {@link AcquireOptions.failFast}, which overrides it for a call. {@link LockClient.tryAcquire}
-   * always fails fast. Workers, schedules and {@link LockClient.adopt} never do. Default `false`.
-   */
-  failFast?: boolean | undefined
-  /**
-   * Renewal goes on while the JavaScript thread is blocked, but no longer than this, so that a hung process
-   * does not hold for ever: 100 to 2 147 483 647, or `Infinity`. Default 60 000.
-   */
-  maxStall?: Milliseconds | undefined
-  /** How long one call to the store may take: 10 to 60 000. Default 1000. */
-  storeTimeout?: Milliseconds | undefined
-  /**
-   * How many times in a row a lock may be handed on within this process, without asking the store: so often, and for up
-   * to 10 ms, before it asks whether others wait; and so often, and for up to 10 ms, in a turn while they do. 0 is never:
-   * then everybody is served strictly in the order of arrival, at one round trip each. 0 to 1000, default 32.
-   */
-  handOffs?: number | undefined
-  /**
-   * Limits how long {@link LockClient.close} waits for sections to end, in ms: 0 to 2 147 483 647,
-   * or `Infinity`. Default 8000: `docker stop` kills after 10 s, so work that outlives the drain
-   * has 2 s left to stop when its signal aborts.
-   */
-  drain?: Milliseconds | undefined
-  /**
-   * Lists signals on which the client closes, as by {@link LockClient.close}: it waits for sections
-   * for at most `drain` ms. If no other code listens to the signal, the process then ends by it.
-   * Only the first process of a container (pid 1) exits with code 128 plus the signal's number
-   * instead. A second signal ends the process at once, unless it arrives within 500 ms: some parent
-   * processes forward a signal that the process has got already. Main thread only. Default none.
-   */
-  releaseOnSignal?: NodeJS.Signals[] | undefined
 }

@@ -1,4 +1,4 @@
-// How clients, workers and schedules tell of events.
+// The methods for events of clients, workers and schedules.
 //
 // An emitter refuses unknown event names, and can still be assigned to an `EventEmitter<Events>` of
 // `node:events`. With the types of Node 26, on() of an EventEmitter takes any name. To compare our
@@ -16,44 +16,47 @@ type EventOf<Events> = keyof Events | (keyof Events & AnyEvent)
 type Told<Events, K extends keyof Events> = Events[K] | (K extends AnyEvent ? any : never)
 
 /**
- * An `EventEmitter` that knows its events: what listens to another name, or wants what is not told, does not compile. (For an
- * `EventEmitter<Events>` of `node:events` any name does.) `once()` and `on()` of `node:events` take it like any other emitter.
+ * An `EventEmitter` that knows its events: a listener for another name, or for arguments that the
+ * event does not have, does not compile. (With an `EventEmitter<Events>` of `node:events`, any name
+ * compiles.) `once()` and `on()` of `node:events` accept it like any other emitter.
  */
 interface Emitter<Events extends Record<keyof Events, unknown[]>> {
   /** Calls `listener` whenever the event happens. */
   on<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
   /** Calls `listener` the next time the event happens. */
   once<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
-  /** Calls `listener` no more. */
+  /** Removes `listener`. */
   off<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
-  /** {@link Emitter.on}. */
+  /** Does the same as {@link Emitter.on}. */
   addListener<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
-  /** {@link Emitter.off}. */
+  /** Does the same as {@link Emitter.off}. */
   removeListener<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
-  /** {@link Emitter.on}, before the listeners that are there. */
+  /** Does the same as {@link Emitter.on}, but `listener` comes before all others. */
   prependListener<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
-  /** {@link Emitter.once}, before the listeners that are there. */
+  /** Does the same as {@link Emitter.once}, but `listener` comes before all others. */
   prependOnceListener<K extends EventOf<Events>>(event: K, listener: (...told: Told<Events, K>) => void): this
-  /** Calls none of them any more, or none of this event. */
+  /** Removes all listeners, or those of this event. */
   removeAllListeners(event?: keyof Events): this
-  /** Calls the listeners as if the event had happened: for tests. */
+  /**
+   * Calls the listeners as if the event had happened: for tests. Returns whether there were any.
+   */
   emit<K extends EventOf<Events>>(event: K, ...told: Told<Events, K>): boolean
-  /** How many listeners the event has, or how often it has this one. */
+  /** Returns how many listeners the event has, or how often it has this one. */
   listenerCount<K extends EventOf<Events>>(event: K, listener?: (...told: Told<Events, K>) => void): number
   // The return types of these three can't be more exact: those of Node use types that Node does not
   // export. With other types, code that takes an EventEmitter<Events> would refuse this one.
-  /** The listeners of the event: functions. */
+  /** Returns the listeners of the event: functions. */
   // biome-ignore lint/suspicious/noExplicitAny: see above
   listeners<K extends EventOf<Events>>(event: K): any[]
-  /** The same with what wraps those of {@link Emitter.once}. */
+  /** Returns the same, but with the wrappers of the listeners of {@link Emitter.once}. */
   // biome-ignore lint/suspicious/noExplicitAny: see above
   rawListeners<K extends EventOf<Events>>(event: K): any[]
-  /** The events that have listeners: keys of `Events`. */
+  /** Returns the events that have listeners: keys of `Events`. */
   // biome-ignore lint/suspicious/noExplicitAny: see above
   eventNames(): any[]
-  /** How many listeners an event may have before Node warns of a leak; 0 is no limit. */
+  /** Sets how many listeners an event may have before Node warns of a leak; 0 is no limit. */
   setMaxListeners(n: number): this
-  /** What {@link Emitter.setMaxListeners} was given. */
+  /** Returns the number that {@link Emitter.setMaxListeners} has set, or Node's default. */
   getMaxListeners(): number
 }
 

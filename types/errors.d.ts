@@ -1,10 +1,11 @@
-// What goes wrong.
+// The errors, and the reasons that they give.
 
 import type { Milliseconds } from './units'
 
 /**
- * Why a lease was lost. `expired`: not renewed in time, or `maxHold` old. `taken`: somebody else holds it now. `missing`:
- * the store knows nothing of it. `stalled`: this thread was blocked for longer than `maxStall`. `closed`: the client was.
+ * Why a lease was lost. `expired`: not renewed in time, or `maxHold` old. `taken`: another client
+ * holds the lock now. `missing`: the store does not know the lease. `stalled`: this thread was
+ * blocked for longer than `maxStall`. `closed`: the client was closed.
  */
 export type LossReason = 'expired' | 'taken' | 'missing' | 'stalled' | 'closed'
 
@@ -13,9 +14,9 @@ export type LossReason = 'expired' | 'taken' | 'missing' | 'stalled' | 'closed'
  * `timeout` (no answer in `storeTimeout`, or of too few replicas; or, over a quorum, several
  * clients kept each other from adopting a ticket), `loading` (the server is starting or busy, or
  * not all sentinels have answered yet), `readonly` (a replica), `full` (memory or disk). These do
- * not: `denied` (user, password, rights, client certificate), `unsupported` (nothing that can be
- * used, or TLS on one side only), `wrongtype` (the key is something else), `internal` (a bug),
- * `untrusted` (the server's certificate: of an unknown issuer, expired, for another name).
+ * not: `denied` (user, password, rights, client certificate), `unsupported` (no usable server, or
+ * TLS on one side only), `wrongtype` (the key has another type), `internal` (a bug), `untrusted`
+ * (the server's certificate: of an unknown issuer, expired, for another name).
  */
 export type StoreUnavailableReason =
   | 'unreachable'
@@ -29,16 +30,20 @@ export type StoreUnavailableReason =
   | 'internal'
   | 'untrusted'
 
-/** What every error of this library is, bad arguments aside. Code `ERR_LOCK_RELEASED` if it is nothing more special. */
+/**
+ * The class of all errors of this library, except those of bad arguments. If an error has no class
+ * of its own, its code is `ERR_LOCK_RELEASED`.
+ */
 export class LockError extends Error {
   constructor(code: string, message: string, options?: LockErrorOptions)
   readonly code: string
-  /** Which lock, if it is about one. */
+  /** Which lock, if the error is about one. */
   readonly key?: string
 }
 
-/** What the constructors of errors take. */
+/** The options of the constructors of errors. */
 export interface LockErrorOptions extends ErrorOptions {
+  /** See {@link LockError.key}. Default: not set. */
   key?: string | undefined
 }
 
@@ -76,7 +81,7 @@ export class LockTimeoutError extends LockError {
   readonly waiters?: number
 }
 
-/** What the constructor of {@link LockTimeoutError} takes. */
+/** The options of the constructor of {@link LockTimeoutError}. */
 export interface LockTimeoutErrorOptions extends LockErrorOptions {
   /** See {@link LockTimeoutError.holder}. Default: not set. */
   holder?: string | undefined
@@ -87,12 +92,14 @@ export interface LockTimeoutErrorOptions extends LockErrorOptions {
 }
 
 /**
- * Code `ERR_LOCK_LOST`: the lease is not held any more, and its holder did not want that. If its last renewal had failed, `cause` is
- * how: a {@link StoreUnavailableError} or {@link QuorumError}, and the message has it, too.
+ * Code `ERR_LOCK_LOST`: the lease ended although its holder had not released it. If its last
+ * renewal failed, `cause` is the error, a {@link StoreUnavailableError} or {@link QuorumError}, and
+ * the message contains it, too.
  */
 export class LockLostError extends LockError {
   constructor(reason: LossReason, message: string, options?: LockErrorOptions)
   readonly code: 'ERR_LOCK_LOST'
+  /** Why the lease was lost. */
   readonly reason: LossReason
 }
 
@@ -106,30 +113,33 @@ export class LockAbortedError extends LockError {
 export class StoreUnavailableError extends LockError {
   constructor(reason: StoreUnavailableReason, message: string, options?: LockErrorOptions)
   readonly code: 'ERR_STORE_UNAVAILABLE'
+  /** What is wrong with the store. */
   readonly reason: StoreUnavailableReason
 }
 
 /**
- * Code `ERR_LOCK_QUORUM`: too few nodes of a quorum could be reached, or used, to grant or renew a lease. The message names those
- * that failed and why, and is the same for the same trouble; `votes` has what each of them said.
+ * Code `ERR_LOCK_QUORUM`: too few nodes of a quorum could be reached or used to grant or renew a
+ * lease, or for another call. The message names the nodes that failed, and why. It is the same for
+ * the same failures. `votes` has the answer of each node.
  */
 export class QuorumError extends LockError {
   constructor(votes: readonly Vote[], message: string, options?: LockErrorOptions)
   readonly code: 'ERR_LOCK_QUORUM'
-  /** What each node said, in the order in which they were named: also those that were there, and had nothing against it. */
+  /** The answer of each node, in the order of the URLs, including the nodes that did not fail. */
   readonly votes: readonly Vote[]
 }
 
-/** What one node of a quorum said. */
+/** The answer of one node of a quorum. */
 export interface Vote {
   /** Its URL, without the password. */
   readonly store: string
   /**
-   * `granted`: yes. `busy`: somebody else has it there. `missing`: it knows nothing of the lease. `unheard`: the others had decided
-   * before it answered, so it was not waited for; that says nothing against it. Else why it failed: one that was too slow is `timeout`.
+   * `granted`: yes. `busy`: another client has the lock there. `missing`: the node does not know
+   * the lease. `unheard`: the others had decided before the node answered, so the call did not wait
+   * for it. Otherwise the reason why it failed: a node that was too slow is `timeout`.
    */
   readonly vote: 'granted' | 'busy' | 'missing' | 'unheard' | StoreUnavailableReason
-  /** What went wrong there, for people. */
+  /** A description of the failure, for people. */
   readonly message?: string
 }
 

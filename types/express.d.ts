@@ -14,28 +14,31 @@ declare global {
        * The lease under which the request is served, if `lockRequest()` was given one key for it.
        */
       lease?: Lease
-      /** The leases, if it was given several. */
+      /** The leases, if `lockRequest()` was given several keys for it. */
       leases?: MultiLease
     }
   }
 }
 
-/** What handlers of node:http find on a request, as those of Express do, if a lock was needed. */
+/** The properties that handlers find on a request of node:http or Express, if it needed a lock. */
 export interface LockedRequest {
-  /** The lease under which it is served, if it has one key. */
+  /** The lease under which the request is served, if it has one key. */
   lease?: Lease
-  /** The leases, if it has several. */
+  /** The leases, if the request has several keys. */
   leases?: MultiLease
 }
 
-/** The request whose key function says `K`, as a handler given to {@link lockRequest} sees it. */
+/**
+ * The properties of a request whose key function returns `K`, as a handler of {@link lockRequest}
+ * gets it.
+ */
 export type Locked<K> = [K] extends [string]
   ? { lease: Lease }
   : [K] extends [readonly string[]]
     ? { leases: MultiLease }
     : LockedRequest
 
-/** Goes on with the next handler, or to the handler of errors. */
+/** Calls the next handler, or the error handler. */
 export type Next = (error?: unknown) => void
 
 /**
@@ -46,7 +49,7 @@ export type ResponseOf<Request> = 'res' extends keyof Request
   ? Extract<NonNullable<Request['res']>, object>
   : ServerResponse
 
-/** What {@link lockRequest} takes. */
+/** The options of {@link lockRequest}. */
 export interface LockRequestOptions<
   Request = IncomingMessage,
   Response = ResponseOf<Request>,
@@ -70,15 +73,21 @@ export interface LockRequestOptions<
    */
   until?: 'response' | 'end' | undefined
   /**
-   * Answers 423 in its own way. The status and `Retry-After` are set already, and taken back if it throws or rejects before anything is
-   * sent: then the error goes to `next`. Default: a small `application/problem+json`.
+   * Answers 423 itself. The status and `Retry-After` are set already. If the function throws or
+   * rejects before it has sent anything, they are taken back, and the error goes to `next`.
+   * Default: a small `application/problem+json`.
    */
   onBusy?: ((refusal: Refusal, request: Request, response: Response, next: Next) => unknown) | undefined
-  /** Answers 503 in its own way, likewise. Default: a small `application/problem+json`. */
+  /**
+   * Answers 503 itself, like `onBusy`. Default: a small `application/problem+json`, and if the
+   * store is the reason, for the first such request a process warning with the code
+   * `LEASEHOLD_STORE_UNAVAILABLE`.
+   */
   onUnavailable?: ((refusal: Refusal, request: Request, response: Response, next: Next) => unknown) | undefined
   /**
-   * Answers 400 in its own way, like `onBusy`, but without `Retry-After`. Default: a small
-   * `application/problem+json`.
+   * Answers 400 itself, like `onBusy`, but without `Retry-After`. Default: a small
+   * `application/problem+json`, and for the first key of a wrong type a process warning with the
+   * code `LEASEHOLD_INVALID_KEY`.
    */
   onInvalid?: ((invalid: InvalidKeys, request: Request, response: Response, next: Next) => unknown) | undefined
 }
@@ -99,7 +108,9 @@ export type ToAnyRoute<Response, Request> = Response extends ServerResponse
     ServerResponse & { req: OfAnyRoute<Request> }
   : Response
 
-/** A handler as Express, Connect and node:http call it; without `next`, errors are rejections. */
+/**
+ * A handler that Express, Connect and node:http can call. Without `next`, errors are rejections.
+ */
 export type LockedHandler<Request, Response> = (
   request: OfAnyRoute<Request>,
   response: ToAnyRoute<Response, Request>,
@@ -107,18 +118,21 @@ export type LockedHandler<Request, Response> = (
 ) => Promise<void>
 
 /**
- * Makes a middleware that acquires a lock for each request and puts the lease at `request.lease` (of several keys:
- * `request.leases`). The lock is released when the response is finished, or the connection closed.
+ * Creates a middleware that acquires a lock for each request and sets the lease as `request.lease`
+ * (for several keys: `request.leases`). It releases the lock when the response is finished or the
+ * connection is closed.
  *
  * If the lock can't be acquired, the answer is 423 or 503 with `Retry-After`. If the request has no
- * valid key, the answer is 400. When the client goes away while it waits, the waiting ends and
- * nothing is answered. When it goes away while the handlers work, the lock is released although
- * they may still be at work: they see that by `request.lease.isHeld`, and the fence keeps their
- * late writes out. To hold the lock until the work is over, give the handler here, or set
- * `until: 'end'`.
+ * valid key, the answer is 400. If the client goes away while its request waits, the wait ends, and
+ * there is no answer. If the client goes away while the handlers work, the lock is released
+ * although they may still be at work: `request.lease.isHeld` shows that, and storage that checks
+ * the fence refuses their late writes. To hold the lock until the work is over, pass the handler
+ * here, or set `until: 'end'`.
  *
- * @param handler Runs under the lock, which is then held until the handler's promise has settled *and* the response is finished or
- * the connection closed. If it fails, the lock is released at once, and the error goes to `next`.
+ * @param handler Runs under the lock, which is then held until the handler's promise has settled
+ * *and* the response is finished or the connection is closed. If the handler fails, the lock is
+ * released at once, and the error goes to `next`. A handler that returns a `Response` fails
+ * (`ERR_INVALID_ARG_VALUE`), because Express would not send it.
  * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
  * @throws {RangeError} `ERR_OUT_OF_RANGE`
  * @example

@@ -1,8 +1,8 @@
-// What leasehold/express and leasehold/remix have in common: a lock for each request, and what is answered when it can't be had.
+// The types that leasehold/express and leasehold/remix share: options, and refusals.
 
-import type { AcquireOptions } from './asking'
 import type { LockError } from './errors'
 import type { Lease, MultiLease } from './lease'
+import type { AcquireOptions } from './options'
 import type { Seconds } from './units'
 
 /**
@@ -12,12 +12,13 @@ import type { Seconds } from './units'
  */
 export type RequestKeys = string | readonly string[] | null | undefined
 
-/** The lease of a request whose key function says `K`. */
+/** The lease of a request whose key function returns `K`. */
 export type LeaseOf<K> = K extends string ? Lease : K extends readonly string[] ? MultiLease : undefined
 
 /**
- * How a request's lock is acquired: see {@link AcquireOptions}. `wait` is how long the request may be kept waiting, by default
- * as long as the client says, which is 10 s. A request that never ends is never released: `maxHold` puts an end to that.
+ * How to acquire a request's lock: see {@link AcquireOptions}. `wait` is how long a request may
+ * wait; default: the client's, which is 10 s. A request that never ends never releases its lock:
+ * set `maxHold` to limit that.
  */
 export interface RequestLockOptions extends Pick<AcquireOptions, 'ttl' | 'wait' | 'retry' | 'maxHold'> {
   /**
@@ -51,13 +52,17 @@ export interface InvalidKeys {
 
 /** Why a request is not served. */
 export interface Refusal {
-  /** 423 Locked: somebody else held it for all of `wait`. 503 Service Unavailable: the store is gone, or the client closed. */
+  /**
+   * 423 Locked: another client held the lock for all of `wait`. 503 Service Unavailable: the store
+   * is gone, the client was closed, or a lease was lost before the handler began.
+   */
   readonly status: 423 | 503
   /**
    * The value of `Retry-After`, in whole seconds. With 423, it estimates when the lock is free: how
    * long requests of this middleware have held their locks lately, times the number of waiters plus
-   * one. It is 1 to 60, and 1 if no request has held a lock yet. With 503, it is 1 if the client
-   * was closed, 5 if the outage may pass by itself, and otherwise 60.
+   * one. It is 1 to 60, 1 if no request has held a lock yet, and 60 if another library holds the
+   * lock for ever. With 503, it is 5 if the store is gone and may come back by itself, 60 if an
+   * operator has to act, and 1 in the other cases.
    */
   readonly retryAfter: Seconds
   /** The locks that the request needs. Do not show them to the sender of the request. */

@@ -1,25 +1,30 @@
-// What is held.
+// The lease or the leases that a caller holds.
 
 import type { Milliseconds } from './units'
 
 /**
- * One tenure of a lock. Inspecting or serializing it never shows the token.
+ * One lease of a lock, from its grant to its end. Inspecting or serializing it never shows the
+ * token.
  */
 export interface Lease {
   /** Which lock. */
   readonly key: string
   /**
-   * The value that proves ownership at the store; a secret. Empty when it is first asked for after the lease
-   * has ended. Leases that are handed on within a process have the same one after each other.
+   * A secret that proves ownership at the store. It is empty if your code reads it for the first
+   * time after the lease has ended. Leases that a process passes between its own waiters have the
+   * same token.
    */
   readonly token: string
   /**
-   * Grows with every lease of this key. Hand it to the storage that the lock protects and let that refuse a
-   * smaller one than it has seen, so that a write that comes late does no harm. About 2 · 10^15 and below 2^53: a
-   * column for it is a `BIGINT`.
+   * A number that grows with every lease of this key. Send it to the storage that the lock
+   * protects, and let the storage refuse a smaller fence than it has seen. Then late writes do no
+   * harm. A fence is about 2 · 10^15 and below 2^53: use a `BIGINT` column for it.
+   *
+   * Readers hold a lock at the same time. Over a quorum, their fences may not be in the order of
+   * their grants. A writer's fence is larger than those of all earlier readers.
    */
   readonly fence: number
-  /** How long it lives without renewal. */
+  /** How long the lease lives without renewal, in ms. */
   readonly ttl: Milliseconds
   /**
    * Whether the lease is held now. This is read from the clock, so it is right even just after the
@@ -27,65 +32,84 @@ export interface Lease {
    */
   readonly isHeld: boolean
   /**
-   * How much longer it is held without another renewal; 0 when it is not held. Counted from before the request was
-   * sent, and less a margin of 1 % and 2 ms for clocks that run differently: so it is less than the store tells.
+   * How much longer the lease is held without another renewal, in ms; 0 if it is not held. The time
+   * counts from before the request was sent, minus a margin of 1 % and 2 ms for clocks with
+   * different rates. So it is less than the time that the store shows.
    */
   readonly remaining: Milliseconds
-  /** Aborts with a {@link LockLostError} when the lease is lost; not when it is released. */
+  /**
+   * Aborts with a {@link LockLostError} when the lease is lost. It does not abort when the lease is
+   * released. If the event loop is blocked at that time, it aborts when the loop goes on: until
+   * then, only {@link isHeld} is right.
+   */
   readonly signal: AbortSignal
   /**
-   * @throws {LockLostError} it was lost
-   * @throws {LockError} `ERR_LOCK_RELEASED`: it was released or detached
+   * Throws if the lease is not held now.
+   *
+   * @throws {LockLostError} the lease was lost
+   * @throws {LockError} `ERR_LOCK_RELEASED`: the lease was released or detached
    */
   assertHeld(): void
   /**
-   * Renews it now. Only needed with `autoRenew: false`, or for another ttl. Never makes it end earlier than it
-   * would have: a shorter ttl takes effect with the renewals after this one.
+   * Renews the lease now. You need it only with `autoRenew: false`, or for another ttl. The lease
+   * never ends earlier than before: a shorter ttl takes effect with the renewals after this one.
    *
-   * @param ttl its ttl from now on, 10 to 2 147 483 647. Default: the one it has.
-   * @throws {LockLostError} it was lost
-   * @throws {LockError} `ERR_LOCK_RELEASED`: it was released or detached
-   * @throws {StoreUnavailableError} the store could not be reached; the lease still lives until its deadline
+   * @param ttl the ttl from now on, in ms: 10 to 2 147 483 647. Default: the ttl that the lease
+   * has.
+   * @throws {LockLostError} the lease was lost
+   * @throws {LockError} `ERR_LOCK_RELEASED`: the lease was released or detached
+   * @throws {StoreUnavailableError | QuorumError} the store could not be reached; the lease still
+   * lives until its deadline
+   * @throws {TypeError} `ERR_INVALID_ARG_TYPE`
+   * @throws {RangeError} `ERR_OUT_OF_RANGE`
    */
   renew(ttl?: Milliseconds): Promise<void>
   /**
-   * Renews it for the last time and ends it here without giving it back, so that somebody else can go on with it:
-   * {@link LockClient.adopt}, in whatever process. The lock stays taken until it is adopted and released, or its time is over.
+   * Renews the lease for the last time and ends it here without releasing it, so that another
+   * process can take it over with {@link LockClient.adopt}. The lock stays taken until a client has
+   * adopted and released it, or until its time is over.
    *
-   * **The ticket is a secret:** whoever has it can take the lease, and reads its token in it.
+   * **The ticket is a secret:** a process that has it can take the lease, and it contains the
+   * token.
    *
    * If the process that adopted the lease dies, the lock is free after the `ttl` of that process's
    * last renewal. Over a quorum, it is not free before the time of the ticket is over.
    *
-   * @param ttl how long there is for adopting it, at least, 10 to 2 147 483 647: as with {@link renew}, it never ends earlier
-   * than it would have. Default: its own ttl.
+   * If no answer to an acquire came, the client repeats the request. The first request may still
+   * arrive after the ticket was adopted and that lease was released. It then holds the lock for the
+   * `ttl` of the acquire, and nobody releases it. On one store, the ticket can't be adopted again.
+   *
+   * @param ttl how long the ticket can be adopted at least, in ms: 10 to 2 147 483 647. As with
+   * {@link renew}, the lease never ends earlier than before. Default: the lease's ttl.
    * @returns the ticket: a string of up to a few kilobytes of letters, digits, `-` and `_`
-   * @throws {LockLostError} it was lost
-   * @throws {LockError} `ERR_LOCK_RELEASED`: it was released, or detached before
-   * @throws {StoreUnavailableError} the store could not be reached; the lease is still held here
+   * @throws {LockLostError} the lease was lost
+   * @throws {LockError} `ERR_LOCK_RELEASED`: the lease was released, or detached before
+   * @throws {StoreUnavailableError | QuorumError} the store could not be reached; the lease is
+   * still held here
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`
    * @throws {RangeError} `ERR_OUT_OF_RANGE`
    */
   detach(ttl?: Milliseconds): Promise<string>
   /**
-   * Releases the lock. A second call returns the same promise. A rejection that nobody handles does
+   * Releases the lock. A second call returns the same promise. A rejection without a handler does
    * no harm.
    *
    * @returns `true` if the store still had this lease and released it, `false` if the lease had
    * ended there or was detached before. If a section outlives the client's drain, `isHeld` is
    * false, but the store keeps the lease until its ttl ends. `release()` resolves with `true` until
    * then.
-   * @throws {StoreUnavailableError} the store could not be reached, or refused. The lease is no
-   * longer held here, and the engine repeats the release. After a refusal (missing rights, a
-   * changed password, no memory left, a replica), it repeats the release until the lease would have
-   * ended by its ttl. Otherwise it repeats the release until the store answers, also after the
-   * client has closed. This does not keep the process alive. Over a quorum, the engine repeats the
-   * release at each server that has not answered, for up to 10 minutes. After a failover of
-   * Sentinel, it repeats the last releases at the new master.
+   * @throws {StoreUnavailableError | QuorumError} the store could not be reached, or refused. The
+   * lease is no longer held here, and the engine repeats the release. After a refusal (missing
+   * rights, a changed password, no memory left, a replica), it repeats the release until the lease
+   * would have ended by its ttl. Otherwise it repeats the release until the store answers, also
+   * after the client has closed. This does not keep the process alive. Over a quorum, the engine
+   * repeats the release at each server that has not answered, for up to 10 minutes. After a
+   * failover of Sentinel, it repeats the last releases at the new master.
    */
   release(): Promise<boolean>
   /**
-   * {@link release}, for `await using`. Never rejects: a failure is the client's `'error'` event.
+   * Calls {@link release}, for `await using`. Never rejects: a failure is the client's `'error'`
+   * event.
    */
   [Symbol.asyncDispose](): Promise<void>
 }
@@ -102,16 +126,18 @@ export interface MultiLease {
   readonly fences: Readonly<Record<string, number>>
   /** The leases, in the order of `keys`. */
   readonly leases: readonly Lease[]
-  /** Whether all of them are held now; true to the clock, as {@link Lease.isHeld}. */
+  /** Whether all leases are held now. This is read from the clock, as {@link Lease.isHeld} is. */
   readonly isHeld: boolean
-  /** How much longer all of them are held without another renewal; 0 when they are not. */
+  /** How much longer all leases are held without another renewal, in ms; 0 if one is not held. */
   readonly remaining: Milliseconds
   /**
-   * Aborts with a {@link LockLostError} as soon as one of the leases is lost; not when they are
-   * released.
+   * Aborts with a {@link LockLostError} as soon as one of the leases is lost. It does not abort
+   * when they are released.
    */
   readonly signal: AbortSignal
   /**
+   * Throws if one of the leases is not held now.
+   *
    * @throws {LockLostError} one of them was lost
    * @throws {LockError} `ERR_LOCK_RELEASED`: one of them was released or detached
    */
@@ -122,15 +148,17 @@ export interface MultiLease {
    */
   renew(ttl?: Milliseconds): Promise<void>
   /**
-   * Releases all leases. A second call returns the same promise. A rejection that nobody handles
+   * Releases all leases. A second call returns the same promise. A rejection without a handler
    * does no harm.
    *
    * @returns `true` if {@link Lease.release} resolves with `true` for each of them
-   * @throws {StoreUnavailableError} as with {@link Lease.release}, for at least one of them
+   * @throws {StoreUnavailableError | QuorumError} as with {@link Lease.release}, for at least one
+   * of them
    */
   release(): Promise<boolean>
   /**
-   * {@link release}, for `await using`. Never rejects: a failure is the client's `'error'` event.
+   * Calls {@link release}, for `await using`. Never rejects: a failure is the client's `'error'`
+   * event.
    */
   [Symbol.asyncDispose](): Promise<void>
 }

@@ -1,19 +1,20 @@
-// What is done once in the cluster: for an id, or at each tick of a clock.
+// Work that is done once in the cluster: for an id, or at each tick of a clock.
 
 import type { Emitter } from './emitter'
 import type { Lease } from './lease'
 import type { Milliseconds } from './units'
 
-/** What {@link LockClient.once} takes beside what is to be done. */
+/** The options of {@link LockClient.once}. */
 export interface OnceOptions {
   /**
-   * For how long the id is remembered after `fn` has ended: `ttl` to 2 147 483 647. It has to be longer than anybody may come late
-   * with the same id. Default 3 600 000 (an hour), or `ttl` if that is more.
+   * How long the store remembers the id after `fn` has ended, in ms: `ttl` to 2 147 483 647. Choose
+   * a longer time than the delay with which a call with the same id may come. Default 3 600 000
+   * (1 h), or `ttl` if that is more.
    */
   keep?: Milliseconds | undefined
   /**
-   * How long the lease lives without renewal, in ms. If a process crashes, others can't try for
-   * this long. Default: the client's.
+   * How long the lease lives without renewal, in ms: 10 to 2 147 483 647. If the process crashes,
+   * no other call runs `fn` for this long. Default: the client's.
    */
   ttl?: Milliseconds | undefined
   /**
@@ -27,8 +28,8 @@ export interface OnceOptions {
    */
   failFast?: boolean | undefined
   /**
-   * What is left of an `fn` that throws. `forget`: nothing, and whoever asks next tries. `keep`: the id is remembered as if `fn` had
-   * succeeded, and nobody tries. Default `forget`.
+   * What the store remembers if `fn` throws. `forget`: nothing, and the next call runs `fn`.
+   * `keep`: the id, as if `fn` had succeeded, and no call runs `fn`. Default `forget`.
    */
   onFailure?: 'forget' | 'keep' | undefined
   /**
@@ -38,60 +39,63 @@ export interface OnceOptions {
   signal?: AbortSignal | undefined
 }
 
-/** What became of {@link LockClient.once}. */
+/** The result of {@link LockClient.once}. */
 export type OnceOutcome<T> =
   | {
       /** `fn` ran here. */
       ran: true
-      /** What it returned. */
+      /** The value that `fn` returned. */
       value: T
       /**
-       * Whether the store remembers the id for `keep`. It is `false` in three cases. The lease was
+       * Whether the store remembers the id for `keep`. It is `false` in four cases. The lease was
        * lost before the store had the id. The client's drain ended while the store could not be
-       * reached. Or `fn` released or detached the lease itself. In the first two cases, another
-       * client may have run `fn`, too, or may still run it, and the client's `'error'` event has
-       * the cause.
+       * reached. The client's user lost the right to make the store remember the id. Or `fn`
+       * released or detached the lease itself. In the first three cases, another client may have
+       * run `fn`, too, or may still run it, and the client's `'error'` event has the cause.
        */
       kept: boolean
     }
   | {
-      /** Somebody else has run it, or is about to. */
+      /** Another call has run it, or is about to. */
       ran: false
       value?: undefined
       kept?: undefined
     }
 
 /**
- * What a {@link Schedule} runs.
+ * The job of a {@link Schedule}.
  *
- * @param lease That of the lock of the schedule's name: its fence grows from run to run. With `overlap` that of the tick, whose
- * fences say nothing of other ticks.
- * @param tick For which tick: the instant at which it was due, not the one at which it came to run.
+ * @param lease The lease of the lock with the schedule's name: its fence grows from run to run.
+ * With `overlap`, the lease of the tick, whose fence can't be compared with those of other ticks.
+ * @param tick The instant at which the tick was due, not the one at which the job began.
  */
 export type ScheduledJob = (lease: Lease, tick: Date) => unknown
 
 /** A job at the ticks of a clock, once in the cluster: see {@link LockClient.schedule}. */
 export interface Schedule extends Emitter<ScheduleEvents> {
-  /** What is done. */
+  /** The name of the job. */
   readonly name: string
-  /** The tick that is waited for; `null` if it is stopped, or there is none any more. */
+  /** The next tick; `null` if the schedule is stopped, or has no more ticks. */
   readonly next: Date | null
   /**
-   * Asks for no more ticks. Resolves when the jobs that run in this process have ended and the store
-   * remembers their ticks. If the store is down, `stop()` resolves 2000 ms after the jobs have ended,
-   * and the client keeps trying until the drain of {@link LockClient.close} ends. Never rejects. Other
-   * processes go on.
+   * Asks for no more ticks. Resolves when the jobs that run in this process have ended and the
+   * store remembers their ticks. If the store is down, `stop()` resolves 2000 ms after the jobs
+   * have ended, and the client keeps trying until the drain of {@link LockClient.close} ends. Never
+   * rejects. Other processes go on.
    *
-   * If a job (or anything that it has started) calls `stop()`, the call does not wait for that job's
-   * run. The run goes on, with its lock, until the job has ended. The call waits for the other runs,
-   * except those that also wait in `stop()`, here or at another schedule.
+   * If a job (or anything that it has started) calls `stop()`, the call does not wait for that
+   * job's run. The run goes on, with its lock, until the job has ended. The call waits for the
+   * other runs, except those that also wait in `stop()`, here or at another schedule.
    */
   stop(): Promise<void>
-  /** {@link stop}, for `await using`. */
+  /** Calls {@link stop}, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** The events of a {@link Schedule}, each told in one process. What others have run is none. */
+/**
+ * The events of a {@link Schedule}. Each is emitted in one process. Runs of other processes cause
+ * no event.
+ */
 export interface ScheduleEvents {
   /** This process has the tick, and the job begins. */
   run: [tick: Date, lease: Lease]
@@ -101,9 +105,10 @@ export interface ScheduleEvents {
    */
   skipped: [tick: Date]
   /**
-   * This process did not ask for the tick in time, or the store did not answer in time (the error says how it failed); others may
-   * have run it. Where it slept over several ticks, told once, of the first of them. Without a listener, an error is the client's
-   * `'error'` event; its `key` is `NAME@once:TICK`.
+   * This process did not ask for the tick in time, or the store did not answer in time (the error
+   * says why). Another process may have run the tick. After a pause over several ticks, the event
+   * is emitted once, for the first of them. Without a listener, the client emits an error as
+   * `'error'`; its `key` is `NAME@once:TICK`.
    */
   missed: [tick: Date, error: Error | null]
   /**
@@ -116,7 +121,7 @@ export interface ScheduleEvents {
   error: [error: Error, tick: Date]
 }
 
-/** What {@link LockClient.schedule} takes beside the job. The same in all processes. */
+/** The options of {@link LockClient.schedule}. Use the same ones in all processes. */
 export interface ScheduleOptions {
   /**
    * The time zone of the pattern, such as `Europe/Berlin`. Default `UTC`, whatever the time zone of
@@ -124,22 +129,29 @@ export interface ScheduleOptions {
    */
   timeZone?: string | undefined
   /**
-   * Whether the job may run for a tick while it still runs for another one. Default `false`: such a tick waits for that, and is
-   * skipped when the next one has come or it is `catchUp` old.
+   * Whether the job may run for a tick while it still runs for another one. Default `false`: such a
+   * tick waits for the other run, and is skipped when the next tick comes or it is `catchUp` old.
    */
   overlap?: boolean | undefined
   /**
-   * How late a tick may begin, if the store or the process was away or another run has to end: 1000 to 1 073 741 823. Of several ticks only the last is asked
-   * for, and none any more when the next has come. A schedule that is started this soon after a tick asks for it. Default 10 000.
+   * How late a tick may begin, in ms, if the store or the process was away or another run has to
+   * end: 1000 to 1 073 741 823. Of several late ticks, the schedule asks only for the last one, and
+   * for none once the next tick has come. A schedule that starts this soon after a tick asks for
+   * it. Default 10 000.
    */
   catchUp?: Milliseconds | undefined
   /**
-   * For how long the store remembers that a tick was run: `ttl` and twice `catchUp`, at least, to 2 147 483 647. It has to be longer
-   * than `catchUp` and the difference of any two clocks together. Default 3 600 000 (an hour), or twice `catchUp` if that is more.
+   * How long the store remembers that a tick was run, in ms: at least `ttl` and twice `catchUp`, up
+   * to 2 147 483 647. Choose a longer time than `catchUp` plus the difference of any two clocks.
+   * Default 3 600 000 (1 h), or twice `catchUp` or `ttl` if that is more.
    */
   keep?: Milliseconds | undefined
-  /** How long the leases live without renewal: 10 to 2 147 483 647. Default: the client's. */
+  /**
+   * How long the leases live without renewal, in ms: 10 to 2 147 483 647. Default: the client's.
+   */
   ttl?: Milliseconds | undefined
-  /** Whether the process may end while this only waits for its next tick. Default `false`. */
+  /**
+   * Whether the process may end while the schedule only waits for its next tick. Default `false`.
+   */
   unref?: boolean | undefined
 }

@@ -1,33 +1,44 @@
-// What `leasehold/prometheus` has: metrics for Prometheus. It needs `prom-client`.
+// `leasehold/prometheus`: metrics for Prometheus. It needs `prom-client`.
 
 import type { Registry } from 'prom-client'
 import type { LockClient } from './client'
 
-/** What {@link collect} takes beside the client. */
+/** The options of {@link collect}. */
 export interface CollectOptions {
-  /** Where the metrics are registered. Default: prom-client's global `register`. */
+  /** The registry for the metrics. Default: prom-client's global `register`. */
   register?: Pick<Registry, 'getSingleMetric' | 'registerMetric' | 'removeSingleMetric'> | undefined
-  /** What the metrics' names begin with: letters, digits and `_`, no digit first. Default `leasehold_`. */
+  /**
+   * The prefix of the metrics' names: up to 255 letters, digits and `_`, no digit first. Default
+   * `leasehold_`.
+   */
   prefix?: string | undefined
   /**
-   * Labels of all this client's series. Several clients in one registry need the same names of labels with different values, to
-   * tell them apart; but a client may have those of one that was closed, whose series begin anew with it. Default none.
+   * The labels of all series of this client, with values of 1 to 1024 bytes. Several clients in one
+   * registry need the same label names with different values. A client may have the labels of a
+   * closed one, whose series then begin at zero. Default none.
    */
   labels?: Readonly<Record<string, string>> | undefined
 }
 
-/** What {@link collect} began. It ends with `unregister()`, not by closing the client; where the registry was cleared, with the next call there. */
+/**
+ * The result of {@link collect}. It ends with `unregister()`, not when the client is closed. If the
+ * registry was cleared, it ends with the next call there.
+ */
 export interface Collection {
-  /** Takes this client's series out of the registry; with those of the last client the metrics themselves. */
+  /**
+   * Removes this client's series from the registry, and with the series of the last client also the
+   * metrics.
+   */
   unregister(): void
 }
 
 /**
- * Registers metrics of `client` with prom-client: calls, contention, waits, holds, losses, errors, renewals, breakers.
- * docs/observability.md lists them.
+ * Registers metrics of `client` with prom-client: calls, contention, waits, holds, losses, errors,
+ * renewals, breakers. docs/observability.md lists them.
  *
- * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, or `ERR_INVALID_ARG_VALUE`: the client, its labels or a metric's name is registered
- * there already, or a malformed prefix or label
+ * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, or `ERR_INVALID_ARG_VALUE`: the client, its labels or
+ * a metric's name is registered there already, or the prefix or a label is malformed
+ * @throws {RangeError} `ERR_OUT_OF_RANGE`: the prefix or a label's value is too long
  * @example
  * import { collect } from 'leasehold/prometheus'
  * const locks = createLockClient('redis://localhost')

@@ -1,4 +1,5 @@
-// leasehold/remix: a lock for each request, in Remix and React Router, and wherever a handler takes a Request.
+// leasehold/remix: a lock for each request, in Remix, React Router, and handlers that take a
+// Request.
 
 import type { LockClient } from './client'
 import type { InvalidKeys, LeaseOf, Refusal, RequestKeys, RequestLockOptions } from './http'
@@ -11,7 +12,7 @@ export type { InvalidKeys, LeaseOf, Refusal, RequestKeys, RequestLockOptions } f
  */
 export type WithRequest = Request | { readonly request: Request }
 
-/** What {@link withRequestLock} takes. */
+/** The options of {@link withRequestLock}. */
 export interface WithRequestLockOptions<Args extends unknown[], K extends RequestKeys, R = Response>
   extends RequestLockOptions {
   /**
@@ -24,8 +25,8 @@ export interface WithRequestLockOptions<Args extends unknown[], K extends Reques
    * Says until when the lock is held. `handler`: until the handler's promise has settled. `body`:
    * if the handler returns a `Response` with a body, until the body was read, was cancelled, or
    * failed, or the request's signal aborts. Use `body` if the body is made under the lock while it
-   * is read. It is not the default, because a body that nobody reads holds the lock for ever, and a
-   * slow reader holds it for long. Set `maxHold` with it. Default `handler`.
+   * is read. It is not the default, because an unread body holds the lock for ever, and a slow
+   * reader holds it for long. Set `maxHold` with it. Default `handler`.
    *
    * With `body`, the body fails if the lease is lost. The `cancel()` of the body's source must
    * settle only when its work has stopped. If one of several keys is lost, or the client's drain
@@ -50,27 +51,31 @@ export interface WithRequestLockOptions<Args extends unknown[], K extends Reques
   onBusy?: ((refusal: Refusal, ...args: Args) => R | PromiseLike<R>) | undefined
   /**
    * Answers a request while the store is out of reach, or throws. Default: a `Response` of status
-   * 503 with `Retry-After` and a problem+json.
+   * 503 with `Retry-After` and a problem+json, and if the store is the reason, for the first such
+   * request a process warning with the code `LEASEHOLD_STORE_UNAVAILABLE`.
    */
   onUnavailable?: ((refusal: Refusal, ...args: Args) => R | PromiseLike<R>) | undefined
   /**
    * Answers a request without a valid key, or throws. Default: a `Response` with status 400 and a
-   * problem+json.
+   * problem+json, and for the first key of a wrong type a process warning with the code
+   * `LEASEHOLD_INVALID_KEY`.
    */
   onInvalid?: ((invalid: InvalidKeys, ...args: Args) => R | PromiseLike<R>) | undefined
 }
 
 /**
- * Wraps a handler so that each request is served under a lock: an action or loader, or any function that takes a `Request` first.
- * The handler is called with the lease and then with what the wrapper was called with.
+ * Wraps a handler so that each request is served under a lock: an action, a loader, or any function
+ * whose first argument is a `Request`. The handler gets the lease, and then the arguments of the
+ * wrapper.
  *
  * If the lock can't be acquired, the answer is 423 or 503 with `Retry-After`. If the request has no
- * valid key, the answer is 400. When the request's signal aborts while it waits, the waiting ends,
- * and the answer, which nobody receives, is an empty 499. When it aborts while the handler runs,
- * the lock is held on until that is through.
+ * valid key, the answer is 400. If the request's signal aborts while the request waits, the wait
+ * ends, and the answer, which no client receives, is an empty 499. If it aborts while the handler
+ * runs, the lock is held until the handler's promise has settled.
  *
- * @returns a function with the parameters of the handler behind the lease. It rejects with what the handler throws, or with a
- * `LockLostError` if the lease was lost while the handler ran, although that succeeded.
+ * @returns a function with the parameters of the handler after the lease. It rejects with the error
+ * of the handler, or with a `LockLostError` if the lease was lost while the handler ran, although
+ * the handler succeeded.
  * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
  * @throws {RangeError} `ERR_OUT_OF_RANGE`
  * @example

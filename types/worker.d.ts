@@ -6,38 +6,44 @@ import type { LockLostError, LossReason } from './errors'
 import type { Lease } from './lease'
 import type { Milliseconds } from './units'
 
-/** Campaigns for a lock and works while it holds it. While it is started it keeps the process alive. */
+/**
+ * Campaigns for a lock, and works while it holds the lock. A started worker keeps the process
+ * alive.
+ */
 export interface LockWorker extends Emitter<LockWorkerEvents> {
-  /** What it is doing. */
+  /** The current state. */
   readonly state: WorkerState
-  /** Which one it is. */
+  /** The id of this worker. */
   readonly workerId: string
-  /** The lease that it holds now, if it does. */
+  /** The lease that the worker holds, or `null`. */
   readonly lease: Lease | null
-  /** Begins to campaign. Does nothing if it does so already. While it stops, it starts again after that. */
+  /**
+   * Begins to campaign. Does nothing if the worker campaigns already. While the worker stops, it
+   * starts again after that.
+   */
   start(): this
   /**
    * Ends the work, releases the lease, and resolves when that is done. Never rejects. It waits for
-   * `startWork` and `stopWork` to settle. They may call it, but must not await it: that would last
-   * for `stopTimeout`, and with `Infinity` for ever. If the work outlives `stopTimeout`, `stop()`
-   * resolves then: see {@link LockWorkerOptions.stopTimeout}.
+   * `startWork` and `stopWork` to settle. They may call `stop()`, but must not await it: that would
+   * last for `stopTimeout`, and with `Infinity` for ever. If the work outlives `stopTimeout`,
+   * `stop()` resolves then: see {@link LockWorkerOptions.stopTimeout}.
    */
   stop(): Promise<void>
-  /** {@link stop}, for `await using`. */
+  /** Calls {@link stop}, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>
 }
 
 /** The events of a {@link LockWorker}. */
 export interface LockWorkerEvents {
-  /** It does something else now. */
+  /** The worker has another state. */
   state: [state: WorkerState, previous: WorkerState]
-  /** It holds the lock; `startWork` is next. */
+  /** The worker holds the lock; `startWork` is next. */
   acquired: [lease: Lease]
   /** The lease was renewed. */
   renewed: [lease: Lease]
   /** The lease was lost; `stopWork` is next. */
   lost: [lease: Lease, error: LockLostError]
-  /** The lease was given back or detached, and its work has ended. */
+  /** The lease was released or detached, and its work has ended. */
   released: [lease: Lease]
   /**
    * The store, `startWork` or `stopWork` failed, and the worker goes on. If your work threw a value
@@ -48,60 +54,73 @@ export interface LockWorkerEvents {
   error: [error: Error]
 }
 
-/** What {@link createLockWorker} takes. */
+/** The options of {@link createLockWorker}. */
 export interface LockWorkerOptions {
-  /** The client to use; it is left open. Either this or `store`. */
+  /** The client to use. The worker does not close it. Pass either this or `store`. */
   client?: LockClient | undefined
-  /** Where the lock lives, for a client of the worker's own. Default: as for {@link createLockClient}. */
+  /**
+   * Where the lock lives, if the worker has a client of its own. Default: as for {@link
+   * createLockClient}.
+   */
   store?: string | readonly string[] | undefined
-  /** Put before the key in the store by the worker's own client: 0 to 255 bytes. Default `lock:`. */
+  /**
+   * The text that the worker's own client puts before the key at the store: 0 to 255 bytes. Default
+   * `lock:`.
+   */
   prefix?: string | undefined
   /** Which lock: 1 to 1024 bytes of well-formed Unicode without NUL. */
   key: string
-  /** How long a lease lives without renewal: 10 to 2 147 483 647. Default: the client's. */
+  /** How long a lease lives without renewal, in ms: 10 to 2 147 483 647. Default: the client's. */
   ttl?: Milliseconds | undefined
   /**
-   * How often to look again while somebody else holds the lock, and how long to rest when the store cannot be
-   * reached, `startWork` failed or the lease was released under it: 1 to 2 147 483 647. That somebody else releases
-   * the lock is noticed without it. Default 5000.
+   * How often the worker asks again while another client holds the lock, and how long it rests if
+   * the store can't be reached, if `startWork` fails, or if your code releases the lease. In ms:
+   * 1 to 2 147 483 647. A hand-over does not wait for it: the store tells the next waiter.
+   * Default 5000.
    */
   retryInterval?: Milliseconds | undefined
-  /** Tells this worker from others; 1 to 255 bytes, without U+001F. Names the worker's own client. Default: a random UUID. */
+  /**
+   * The id of this worker: 1 to 255 bytes, without U+001F. It is the name of the worker's own
+   * client. Default: a random UUID.
+   */
   workerId?: string | undefined
   /**
-   * Limits how long the work may take to end, in ms: 0 to 2 147 483 647, or `Infinity`. Default
-   * 10 000. If the work takes longer, the worker emits an `'error'` event and {@link LockWorker.stop}
-   * resolves, but **the worker does not release the lock while the work still runs**. It stops
-   * renewing the lease, and `lease.signal` aborts with reason `closed`. The lock is free when the
-   * work ends or the ttl is over. Until the work has ended, this worker does not ask for the lock
-   * again.
+   * Limits how long the work may take to end, in ms: 0 to 2 147 483 647, or `Infinity`. If the work
+   * takes longer, the worker emits an `'error'` event and {@link LockWorker.stop} resolves, but
+   * **the worker does not release the lock while the work still runs**. It stops renewing the
+   * lease, and `lease.signal` aborts with reason `closed`. The lock is free when the work ends or
+   * the ttl is over. Until the work has ended, this worker does not ask for the lock again. Default
+   * 10 000.
    */
   stopTimeout?: Milliseconds | undefined
   /**
-   * Begins the work; called once per tenure. Its promise may be that of the beginning or that of the whole
-   * work: when it resolves, the worker still holds the lease. When it rejects, at any time, the work has failed:
-   * `stopWork` runs, the lease is released and others get their chance for `retryInterval`. To release the lease
-   * or detach it ends the tenure likewise, as `released`.
+   * Begins the work. The worker calls it once per term, that is, each time it gets the lock. Its
+   * promise may be that of the beginning or that of the whole work: when it resolves, the worker
+   * still holds the lease. If it rejects, at any time, the work has failed: `stopWork` runs, the
+   * worker releases the lease and rests for `retryInterval`, so that another one may begin. If your
+   * code releases or detaches the lease, the term ends likewise, as `released`.
    *
-   * @param signal aborts when the work has to end, for whatever reason
+   * @param signal aborts when the work has to end, for any reason
    */
   startWork(lease: Lease, signal: AbortSignal): unknown
   /**
-   * Ends the work; called once for each `startWork`. The worker neither releases the lease nor
-   * campaigns again until the promises of `stopWork` and `startWork` have settled.
+   * Ends the work. The worker calls it once for each `startWork`, and neither releases the lease
+   * nor campaigns again until the promises of `stopWork` and `startWork` have settled.
    */
   stopWork?: ((reason: StopReason) => unknown) | undefined
 }
 
 /**
- * `idle`: not started. `acquiring`: asks for the lock. `waiting`: in line for it, or resting after a failure.
- * `working`: holds it. `pausing`: ends its work because the lease was lost or released, or `startWork` failed. `cleanup`:
- * ends its work because it was stopped. `releasing`: gives the lease back.
+ * The state of a worker. `idle`: not started, or stopped. `acquiring`: asks for the lock.
+ * `waiting`: waits in the queue for the lock, or rests after a failure. `working`: holds the lock.
+ * `pausing`: ends its work because the lease was lost or released, or `startWork` failed.
+ * `cleanup`: ends its work because it was stopped. `releasing`: releases the lease.
  */
 export type WorkerState = 'idle' | 'acquiring' | 'waiting' | 'working' | 'pausing' | 'cleanup' | 'releasing'
 
 /**
- * Why work has to end: `stopped` by {@link LockWorker.stop}, `failed` by itself, `released` by somebody who called
- * {@link Lease.release} or {@link Lease.detach} (or left an `await using` of the lease), or why the lease was lost.
+ * Why work has to end. `stopped`: by {@link LockWorker.stop}. `failed`: `startWork` threw or
+ * rejected. `released`: your code called {@link Lease.release} or {@link Lease.detach} (or left an
+ * `await using` of the lease). Otherwise why the lease was lost.
  */
 export type StopReason = 'stopped' | 'failed' | 'released' | LossReason

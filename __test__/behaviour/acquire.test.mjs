@@ -1,4 +1,4 @@
-// What it is to hold a lock, on every store.
+// Tests acquire(), tryAcquire() and release() on every store.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -9,7 +9,7 @@ import { allStoreNames, overStores } from '../support/stores.mjs'
 overStores(
   'acquire',
   (store) => {
-    test('a free lock is granted, with all that a lease has', async (t) => {
+    test('a free lock is granted, and the lease has all its properties', async (t) => {
       const locks = store.client(t)
       const key = store.key()
       const lease = await locks.acquire(key, { ttl: 5_000 })
@@ -31,7 +31,7 @@ overStores(
       assert.equal((await store.client(t).acquire(store.key())).ttl, 10_000)
     })
 
-    test('a held lock is granted to nobody else, in this client or another', async (t) => {
+    test('a held lock is granted to no other caller, in this client or another', async (t) => {
       const [a, b] = [store.client(t), store.client(t)]
       const key = store.key()
       const lease = await a.acquire(key)
@@ -64,7 +64,7 @@ overStores(
       assert.equal(new Set(leases.map((lease) => lease.token)).size, 200)
     })
 
-    test('a thousand keys are held at once and given back at once', async (t) => {
+    test('a thousand keys are held at once and released at once', async (t) => {
       const locks = store.client(t)
       const keys = Array.from({ length: 1_000 }, () => store.key())
       const leases = await Promise.all(keys.map((key) => locks.acquire(key, { ttl: 30_000, wait: 30_000 })))
@@ -74,7 +74,7 @@ overStores(
       assert.ok(again.every((lease) => lease?.isHeld))
     })
 
-    test('a hundred contenders in one process: one at a time, each in its turn, none left out', async (t) => {
+    test('a hundred contenders in one process hold the lock one at a time, and each gets it in its turn', async (t) => {
       const clients = [store.client(t), store.client(t)]
       const key = store.key()
       const fences = []
@@ -98,7 +98,7 @@ overStores(
       assert.equal(new Set(fences).size, 100)
     })
 
-    test('a lease that is renewed lives on for many ttls', async (t) => {
+    test('a lease that is renewed is held for many ttls', async (t) => {
       const [a, b] = [store.client(t), store.client(t)]
       const key = store.key()
       const lease = await a.acquire(key, { ttl: 400 })
@@ -116,7 +116,7 @@ overStores(
       assert.equal(await lease.release(), true)
     })
 
-    test('prefixes keep apart what has the same key', async (t) => {
+    test('the same key is another lock under another prefix', async (t) => {
       const [a, b, plain] = [store.client(t, { prefix: 'a:' }), store.client(t, { prefix: 'b:' }), store.client(t)]
       const key = store.key()
       const leases = await Promise.all([a, b, plain].map((locks) => locks.tryAcquire(key)))

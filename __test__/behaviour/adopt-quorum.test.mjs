@@ -1,6 +1,6 @@
 // Several sites adopt one ticket at the same time over a quorum. Each of these sites is near to one
-// server and far from the others. So each site claims its own server first, and no site has most of
-// the servers at first.
+// server and far from the others. So each site claims its own server first, and no site has a
+// majority at first.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -11,6 +11,7 @@ import { startRelay } from '../support/relay.mjs'
 import { startRedis } from '../support/servers.mjs'
 
 const ROUNDS = Number(process.env.LEASEHOLD_TEST_REPEAT ?? 20)
+/** The delays of a request to the near server and to the others, in ms. */
 const NEAR = 1
 const FAR = 20
 
@@ -36,8 +37,8 @@ async function startSites(t, count) {
 
 /**
  * Lets all `sites` adopt a fresh ticket at the same time. Checks that exactly one site gets the
- * lease, that the others are told `taken`, and that `stranger` can't acquire the lock. Returns how
- * long the adoptions took, in ms.
+ * lease, that the others reject with the reason `taken`, and that `stranger` can't acquire the
+ * lock. Returns how long the adoptions took, in ms.
  */
 async function adoptAtOnce(sites, stranger, round) {
   const key = `round ${round}`
@@ -50,11 +51,11 @@ async function adoptAtOnce(sites, stranger, round) {
     15_000,
   )
   const took = performance.now() - began
-  const told = outcomes.map(({ reason }) => reason?.reason ?? String(reason ?? 'adopted'))
+  const reasons = outcomes.map(({ reason }) => reason?.reason ?? String(reason ?? 'adopted'))
   const adopted = outcomes.filter(({ status }) => status === 'fulfilled').map(({ value }) => value)
-  assert.equal(adopted.length, 1, `round ${round}: ${told}`)
+  assert.equal(adopted.length, 1, `round ${round}: ${reasons}`)
   for (const { reason } of outcomes.filter(({ status }) => status === 'rejected')) {
-    assert.ok(reason instanceof LockLostError && reason.reason === 'taken', `round ${round}: ${told}`)
+    assert.ok(reason instanceof LockLostError && reason.reason === 'taken', `round ${round}: ${reasons}`)
   }
   assert.equal(adopted[0].fence, lease.fence)
   assert.equal(await stranger.tryAcquire(key), null, `round ${round}: a stranger has the lock`)
@@ -88,7 +89,7 @@ test('two sites adopt one ticket at once while a server is silent: exactly one g
   await repeat(t, sites.slice(0, 2), sites[2].locks)
 })
 
-test('the heir gets the servers of the heirs that lost, and its release frees all servers', async (t) => {
+test('the adopter gets the servers of the adopters that lost, and its release frees all servers', async (t) => {
   const { servers, sites } = await startSites(t, 3)
   const [first, second, stranger] = sites.map(({ locks }) => locks)
   for (let round = 0; round < ROUNDS; round++) {
@@ -97,7 +98,7 @@ test('the heir gets the servers of the heirs that lost, and its release frees al
     const ticket = await (await stranger.acquire(key)).detach()
     const outcomes = await Promise.allSettled([first.adopt(ticket), second.adopt(ticket)])
     const [lease] = outcomes.filter(({ status }) => status === 'fulfilled').map(({ value }) => value)
-    // The heir gets the servers before its first renewal, which is due after a third of 20 s.
+    // The adopter gets the servers before its first renewal, which is due after a third of 20 s.
     await until(`round ${round}: all servers to have one token`, async () => new Set(await tokens()).size === 1, 5_000)
     if (round % 2) await lease.renew()
     assert.equal(await lease.release(), true)
@@ -105,7 +106,7 @@ test('the heir gets the servers of the heirs that lost, and its release frees al
   }
 })
 
-test('the heir gets a server that was away during the adoption, and then another server may fail', async (t) => {
+test('the adopter gets a server that was down during the adoption, and then another server may fail', async (t) => {
   const servers = await Promise.all([0, 1, 2].map(() => startRedis(t, { keep: true })))
   const locks = createLockClient({ store: servers.map((server) => server.url()), ttl: 3_000 })
   atEnd(t, () => locks.close())

@@ -1,4 +1,4 @@
-// Servers that can't be used: each is told apart, none is waited for longer than its time-out, no password is shown.
+// Unusable servers: each error gives its reason, comes within the time-outs, and shows no password.
 
 import assert from 'node:assert/strict'
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
@@ -14,61 +14,61 @@ import { startRedis, startTcp, temporaryFolder } from '../support/servers.mjs'
 const SECRET = 'hunter2-is-a-secret'
 const STORE_TIMEOUT = 400
 const WAIT = 600
-// Two time-outs (the connection's and the answer's) and what a busy machine adds.
+// The time-outs of the connection and of the reply, and a margin for a busy machine.
 const BOUND = 2 * STORE_TIMEOUT + 3_000
 
-/** Asks in every way there is; each has to fail with `reason`, in time, and to show no password. */
+/** Checks that every method rejects with one of `reasons`, in time, and shows no password. */
 async function unusable(t, options, ...reasons) {
   const locks = createLockClient({ storeTimeout: STORE_TIMEOUT, ...options })
   atEnd(t, () => locks.close())
-  const ways = {
+  const methods = {
     ready: () => locks.ready(),
     tryAcquire: () => locks.tryAcquire('k'),
     acquire: () => locks.acquire('k', { wait: WAIT }),
     inspect: () => locks.inspect('k'),
-    withLock: () => locks.withLock('k', () => assert.fail('ran without a lock')),
+    withLock: () => locks.withLock('k', () => assert.fail('the section ran without a lock')),
   }
   const outcomes = await Promise.all(
-    Object.entries(ways).map(async ([way, ask]) => [way, await within(way, timed(ask), 60_000)]),
+    Object.entries(methods).map(async ([method, call]) => [method, await within(method, timed(call), 60_000)]),
   )
-  for (const [way, { ms, error }] of outcomes) {
-    assert.ok(error instanceof StoreUnavailableError && error instanceof LockError, `${way}: ${error?.stack}`)
+  for (const [method, { ms, error }] of outcomes) {
+    assert.ok(error instanceof StoreUnavailableError && error instanceof LockError, `${method}: ${error?.stack}`)
     assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
     assert.equal(error.name, 'StoreUnavailableError')
-    assert.ok(reasons.includes(error.reason), `${way}: ${error.reason}: ${error.message}`)
+    assert.ok(reasons.includes(error.reason), `${method}: ${error.reason}: ${error.message}`)
     assert.ok(error.message.length > 10)
     assert.ok(!inspect(error, { showHidden: true, depth: 5 }).includes(SECRET), error.stack)
-    const bound = way === 'acquire' ? WAIT + BOUND : way === 'withLock' ? 10_000 + BOUND : BOUND
-    assert.ok(ms < bound, `${way} took ${ms} ms`)
+    const bound = method === 'acquire' ? WAIT + BOUND : method === 'withLock' ? 10_000 + BOUND : BOUND
+    assert.ok(ms < bound, `${method} took ${ms} ms`)
   }
   assert.ok(!inspect(locks, { showHidden: true, depth: 10 }).includes(SECRET))
   await locks.close()
 }
 
 describe('bad servers', { timeout: 240_000 }, () => {
-  test('wrong password', async (t) => {
+  test('a wrong password is reported as denied', async (t) => {
     const server = await startRedis(t, { password: 'right' })
     await unusable(t, { store: server.url(`:${SECRET}`), wait: 100 }, 'denied')
   })
 
-  test('no password where one is needed', async (t) => {
+  test('a missing password is reported as denied', async (t) => {
     const server = await startRedis(t, { password: 'right' })
     await unusable(t, { store: server.url(''), wait: 100 }, 'denied')
   })
 
-  test('wrong user', async (t) => {
+  test('a wrong user is reported as denied', async (t) => {
     const server = await startRedis(t, { password: 'right' })
     await unusable(t, { store: server.url(`nobody:${SECRET}`), wait: 100 }, 'denied')
   })
 
-  test('a user without the right to scripts', async (t) => {
+  test('a user without permission for scripts is reported as denied', async (t) => {
     const server = await startRedis(t, {
       user: { name: 'reader', password: SECRET, rules: '~* &* +@read +@connection' },
     })
     await unusable(t, { store: server.url(`reader:${SECRET}`), wait: 100 }, 'denied')
   })
 
-  test('a user without the right to our keys', async (t) => {
+  test('a user without permission for the keys of locks is reported as denied', async (t) => {
     const server = await startRedis(t, { user: { name: 'other', password: SECRET, rules: '~other:* &* +@all' } })
     const locks = createLockClient({ store: server.url(`other:${SECRET}`) })
     atEnd(t, () => locks.close())
@@ -79,52 +79,52 @@ describe('bad servers', { timeout: 240_000 }, () => {
     })
   })
 
-  test('port closed', async (t) => {
+  test('a closed port is reported as unreachable', async (t) => {
     await unusable(t, { store: `redis://:${SECRET}@127.0.0.1:${await freePort()}`, wait: 100 }, 'unreachable')
   })
 
-  test('a name that does not resolve', async (t) => {
+  test('a host name that does not resolve is reported as unreachable or a time-out', async (t) => {
     await unusable(t, { store: `redis://:${SECRET}@no-such-host.invalid:6379`, wait: 100 }, 'unreachable', 'timeout')
   })
 
-  test('a server that accepts and says nothing', async (t) => {
+  test('a server that accepts connections and never replies is reported as a time-out', async (t) => {
     const port = await startTcp(t, (socket) => socket.resume())
     await unusable(t, { store: `redis://:${SECRET}@127.0.0.1:${port}`, wait: 100 }, 'timeout')
   })
 
-  test('a server that hangs up', async (t) => {
+  test('a server that closes its connections is reported as unreachable', async (t) => {
     const port = await startTcp(t, (socket) => socket.end())
     await unusable(t, { store: `redis://:${SECRET}@127.0.0.1:${port}`, wait: 100 }, 'unreachable')
   })
 
-  test('not a Redis: a web server', async (t) => {
+  test('a web server is reported as unsupported', async (t) => {
     const port = await startTcp(t, (socket) =>
       socket.once('data', () => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')),
     )
     await unusable(t, { store: `redis://:${SECRET}@127.0.0.1:${port}`, wait: 100 }, 'unsupported')
   })
 
-  test('not a Redis: garbage without end', async (t) => {
+  test('a server that sends endless garbage is reported as unsupported', async (t) => {
     const port = await startTcp(t, (socket) => socket.on('data', () => socket.write(Buffer.alloc(4_096, 0xff))))
     await unusable(t, { store: `redis://:${SECRET}@127.0.0.1:${port}`, wait: 100 }, 'unsupported')
   })
 
-  test('a read-only replica', async (t) => {
+  test('a read-only replica is reported as readonly', async (t) => {
     const master = await startRedis(t)
     const replica = await startRedis(t, { replicaOf: master.port })
-    const look = await replica.command()
-    await until('the replica to follow', async () => /master_link_status:up/.test(await look('INFO', 'replication')))
+    const redis = await replica.command()
+    await until('the replica to follow', async () => /master_link_status:up/.test(await redis('INFO', 'replication')))
     const locks = createLockClient({ store: replica.url() })
     atEnd(t, () => locks.close())
-    for (const ask of [() => locks.tryAcquire('k'), () => locks.acquire('k', { wait: 300 })]) {
-      const { error, ms } = await timed(ask)
+    for (const call of [() => locks.tryAcquire('k'), () => locks.acquire('k', { wait: 300 })]) {
+      const { error, ms } = await timed(call)
       assert.ok(error instanceof StoreUnavailableError, error?.stack)
       assert.equal(error.reason, 'readonly')
       assert.ok(ms < BOUND)
     }
   })
 
-  test('a server that is full', async (t) => {
+  test('a server without free memory is reported as full', async (t) => {
     const server = await startRedis(t, { args: ['--maxmemory', '1', '--maxmemory-policy', 'noeviction'] })
     const locks = createLockClient({ store: server.url() })
     atEnd(t, () => locks.close())
@@ -134,13 +134,14 @@ describe('bad servers', { timeout: 240_000 }, () => {
     assert.ok(ms < 300 + BOUND)
   })
 
-  test('a server that is still loading, and then is not', async (t) => {
+  test('a server that loads its data is reported as loading, and acquire waits for it', async (t) => {
     const server = await startRedis(t, { args: ['--enable-debug-command', 'yes'] })
-    const fill = await server.command()
-    await fill('DEBUG', 'POPULATE', 8_000)
-    await fill('SAVE')
+    const redis = await server.command()
+    await redis('DEBUG', 'POPULATE', 8_000)
+    await redis('SAVE')
     await server.kill()
-    // 8 000 keys of half a ms each. In between it answers: often enough for a few round trips.
+    // Loading takes 4 s, half a ms for each of 8 000 keys. The server replies in between, often
+    // enough for a few round trips.
     await server.start('--key-load-delay', '500', '--loading-process-events-interval-bytes', '1024')
     const locks = createLockClient({ store: server.url() })
     atEnd(t, () => locks.close())
@@ -153,40 +154,42 @@ describe('bad servers', { timeout: 240_000 }, () => {
     assert.equal(lease.isHeld, true, 'acquire waits until the server has loaded')
   })
 
-  test('a unix socket that is not there', async (t) => {
+  test('a missing unix socket is reported as unreachable', async (t) => {
     await unusable(t, { store: `redis+unix://${join(temporaryFolder(t), 'none.sock')}`, wait: 100 }, 'unreachable')
   })
 
-  test('a database number that the server does not have', async (t) => {
+  test('a database number that the server does not have is reported as unsupported', async (t) => {
     const server = await startRedis(t)
     await unusable(t, { store: `${server.url()}/9999`, wait: 100 }, 'unsupported')
   })
 
-  test('sqlite: a folder that is not there', async (t) => {
+  test('sqlite: a missing folder is reported as unreachable', async (t) => {
     await unusable(t, { store: `sqlite:${join(temporaryFolder(t), 'none', 'locks.db')}`, wait: 100 }, 'unreachable')
   })
 
-  test('sqlite: a folder instead of a file', async (t) => {
+  test('sqlite: a folder instead of a file is reported as unreachable or unsupported', async (t) => {
     const path = join(temporaryFolder(t), 'locks.db')
     mkdirSync(path)
     await unusable(t, { store: `sqlite:${path}`, wait: 100 }, 'unreachable', 'unsupported')
   })
 
-  test('sqlite: a file that is no database, which is left as it is', async (t) => {
+  test('sqlite: a file that is not a database is reported as unsupported', async (t) => {
     const path = join(temporaryFolder(t), 'letter.txt')
     writeFileSync(path, 'Dear reader, '.repeat(1_000))
     await unusable(t, { store: `sqlite:${path}`, wait: 100 }, 'unsupported')
   })
 
   const asRoot = process.getuid?.() === 0
-  test('sqlite: a folder without permission', { skip: asRoot && 'root may write everywhere' }, async (t) => {
+  test('sqlite: a folder without write permission is reported', {
+    skip: asRoot && 'root may write everywhere',
+  }, async (t) => {
     const folder = join(temporaryFolder(t), 'closed')
     mkdirSync(folder)
     chmodSync(folder, 0o500)
     await unusable(t, { store: `sqlite:${join(folder, 'locks.db')}`, wait: 100 }, 'denied', 'unreachable', 'readonly')
   })
 
-  test('an outage is not a contention: StoreUnavailableError only while the last look failed', async (t) => {
+  test('acquire rejects with StoreUnavailableError only if its last request failed', async (t) => {
     const server = await startRedis(t)
     const [a, b] = [1, 2].map(() => createLockClient({ store: server.url(), storeTimeout: STORE_TIMEOUT }))
     atEnd(t, () => Promise.all([a.close(), b.close()]))
@@ -196,10 +199,10 @@ describe('bad servers', { timeout: 240_000 }, () => {
     await assert.rejects(b.acquire('k', { wait: 200 }), StoreUnavailableError)
     await server.start()
     const lease = await within('the reconnection', b.acquire('k', { wait: 20_000 }))
-    assert.equal(lease.isHeld, true, 'reconnects by itself')
+    assert.equal(lease.isHeld, true, 'the client reconnects by itself')
   })
 
-  test('a server that comes up while acquire waits', async (t) => {
+  test('acquire gets the lock from a server that starts while it waits', async (t) => {
     const server = await startRedis(t)
     await server.kill()
     const locks = createLockClient({ store: server.url(), storeTimeout: STORE_TIMEOUT })

@@ -1,4 +1,5 @@
-// What is told on diagnostics_channel: everything that its type says, to whoever listens, and never a secret.
+// The messages on diagnostics_channel match their types, reach every subscriber, and contain no
+// secret.
 
 import assert from 'node:assert/strict'
 import { AsyncLocalStorage } from 'node:async_hooks'
@@ -17,7 +18,7 @@ import { overStores } from '../support/stores.mjs'
 const ACQUIRE = 'tracing:leasehold:acquire'
 const RENEW = 'tracing:leasehold:renew'
 const RELEASE = 'tracing:leasehold:release'
-const around = (name, ...failed) => [
+const operation = (name, ...failed) => [
   `${name}:start`,
   `${name}:end`,
   ...failed,
@@ -26,7 +27,7 @@ const around = (name, ...failed) => [
 ]
 
 overStores('channels', (store) => {
-  test('a lease from the call for it to its release', async (t) => {
+  test('a lease has messages from the call of acquire() to its release', async (t) => {
     const { heard, faults, names, on } = listen(t)
     const key = store.key()
     const locks = store.client(t, { name: 'me' })
@@ -41,16 +42,16 @@ overStores('channels', (store) => {
       'leasehold:granted',
       `${ACQUIRE}:asyncStart`,
       `${ACQUIRE}:asyncEnd`,
-      ...around(RENEW),
+      ...operation(RENEW),
       `${RELEASE}:start`,
       'leasehold:released',
       `${RELEASE}:end`,
       `${RELEASE}:asyncStart`,
       `${RELEASE}:asyncEnd`,
     ])
-    assert.equal(heard[0].was.outcome, undefined, 'at the start nobody knows how it ends')
-    const [asked] = on(`${ACQUIRE}:asyncEnd`)
-    const { client, name, method, mode, wait, ttl, outcome, fence, tries } = asked
+    assert.equal(heard[0].was.outcome, undefined, 'the outcome is unknown at the start')
+    const [acquired] = on(`${ACQUIRE}:asyncEnd`)
+    const { client, name, method, mode, wait, ttl, outcome, fence, tries } = acquired
     assert.deepEqual(
       { name, method, mode, wait, ttl, outcome, fence, tries },
       {
@@ -65,18 +66,18 @@ overStores('channels', (store) => {
       },
     )
     assert.equal(client, locks)
-    assert.deepEqual(asked.keys, [key])
+    assert.deepEqual(acquired.keys, [key])
     const [granted] = on('leasehold:granted')
-    assert.equal(granted, asked.leases[0])
-    assert.equal(granted, on('leasehold:released')[0], 'one object for one lease')
+    assert.equal(granted, acquired.leases[0])
+    assert.equal(granted, on('leasehold:released')[0], 'one lease has one object')
     assert.equal(granted, on(`${RENEW}:start`)[0].lease)
     assert.equal(granted.outcome, 'released')
-    assert.ok(granted.held > 0 && asked.duration > 0)
+    assert.ok(granted.held > 0 && acquired.duration > 0)
     assert.equal(on(`${RELEASE}:asyncEnd`)[0].outcome, 'released')
-    assert.equal(inspect(heard, { depth: 12, showHidden: true }).includes(token), false, 'a token was told')
+    assert.equal(inspect(heard, { depth: 12, showHidden: true }).includes(token), false, 'a message contains the token')
   })
 
-  test('what fails says why, and is told to its end', async (t) => {
+  test('a call that fails has messages to its end, with the reason', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     const holder = await store.client(t).acquire(key)
@@ -91,9 +92,9 @@ overStores('channels', (store) => {
     await locks.close()
     await assert.rejects(locks.acquire(key))
     assert.deepEqual(faults, [])
-    const asked = on(`${ACQUIRE}:asyncEnd`).filter(({ client }) => client === locks)
-    const told = asked.map(({ outcome, tries, keys }) => [outcome, tries, keys.length])
-    assert.deepEqual(told, [
+    const acquired = on(`${ACQUIRE}:asyncEnd`).filter(({ client }) => client === locks)
+    const outcomes = acquired.map(({ outcome, tries, keys }) => [outcome, tries, keys.length])
+    assert.deepEqual(outcomes, [
       ['busy', 1, 1],
       ['timeout', 1, 1],
       ['aborted', 1, 1],
@@ -102,13 +103,13 @@ overStores('channels', (store) => {
       ['timeout', 3, 1],
       ['closed', 1, 1],
     ])
-    assert.ok(asked.every(({ error, outcome }) => (error === undefined) === (outcome === 'busy')))
+    assert.ok(acquired.every(({ error, outcome }) => (error === undefined) === (outcome === 'busy')))
     assert.equal(on(`${ACQUIRE}:error`).length, 6)
     assert.equal(names().filter((name) => name === `${ACQUIRE}:start`).length, 7)
     assert.equal(names().filter((name) => name === `${ACQUIRE}:end`).length, 7)
   })
 
-  test('a loss has its reason, and a renewal of what is lost fails', async (t) => {
+  test('a loss has its reason, and a renewal of a lost lease fails', async (t) => {
     const { faults, on } = listen(t)
     const lease = await store.client(t).acquire(store.key(), { ttl: 200, autoRenew: false })
     await aborted(lease)
@@ -120,19 +121,19 @@ overStores('channels', (store) => {
     const [renewal] = on(`${RENEW}:asyncEnd`)
     assert.deepEqual([renewal.outcome, renewal.reason], ['lost', 'expired'])
     assert.equal(await lease.release(), false)
-    assert.deepEqual(on('leasehold:released'), [], 'it ends once')
+    assert.deepEqual(on('leasehold:released'), [], 'a lease ends once')
     assert.deepEqual(faults, [])
   })
 
-  test('several keys, shared locks, tickets and workers', async (t) => {
+  test('several keys, shared locks, tickets and workers have their messages', async (t) => {
     const { faults, on } = listen(t)
     const locks = store.client(t)
     const keys = [store.key(), store.key()].sort()
     await locks.withLock(keys, (leases) => {
-      const [asked] = on(`${ACQUIRE}:asyncEnd`)
-      assert.deepEqual(asked.keys, keys)
+      const [acquired] = on(`${ACQUIRE}:asyncEnd`)
+      assert.deepEqual(acquired.keys, keys)
       assert.deepEqual(
-        asked.leases.map(({ key, fence }) => [key, fence]),
+        acquired.leases.map(({ key, fence }) => [key, fence]),
         Object.entries(leases.fences),
       )
     })
@@ -175,19 +176,19 @@ overStores('channels', (store) => {
     assert.deepEqual(faults, [])
   })
 
-  test('the engine tells of renewals only if somebody listened when the lease was asked for', async (t) => {
+  test('the engine reports renewals only of leases that were requested after the subscription', async (t) => {
     const locks = store.client(t, { ttl: 600 })
-    const unheard = await locks.acquire(store.key())
+    const before = await locks.acquire(store.key())
     const { faults, on } = listen(t, ['leasehold:renewed'])
     const lease = await locks.acquire(store.key())
     await until('some renewals', () => on('leasehold:renewed').length >= 2)
     assert.ok(on('leasehold:renewed').every(({ fence }) => fence === lease.fence))
     assert.ok(on('leasehold:renewed')[0].renewals >= 2)
-    await Promise.all([lease.release(), unheard.release()])
+    await Promise.all([lease.release(), before.release()])
     assert.deepEqual(faults, [])
   })
 
-  test('everything is told in the async context of its caller', async (t) => {
+  test('every message is published in the async context of its caller', async (t) => {
     const storage = new AsyncLocalStorage()
     const contexts = []
     const names = declared.names.filter((name) => name.startsWith('tracing:') || name === 'leasehold:granted')
@@ -210,7 +211,7 @@ overStores('channels', (store) => {
     assert.deepEqual([...new Set(contexts)], ['caller'])
   })
 
-  test('who comes late, or has gone, hears nothing of a lease', async (t) => {
+  test('a subscriber gets no message of a lease that was granted before or after its subscription', async (t) => {
     const locks = store.client(t)
     const before = await locks.acquire(store.key())
     const late = listen(t)
@@ -228,7 +229,7 @@ overStores('channels', (store) => {
 })
 
 describe('channels: stores', () => {
-  test('a store that is gone is told of with its reason, its breaker too, and no password', async (t) => {
+  test('messages about an unreachable store and its breaker have the reason and no password', async (t) => {
     const { heard, faults, on } = listen(t)
     const port = await freePort()
     const locks = createLockClient({ store: `redis://user:s3cret@127.0.0.1:${port}/2`, storeTimeout: 200 })
@@ -237,15 +238,15 @@ describe('channels: stores', () => {
       await assert.rejects(locks.tryAcquire('key'))
       return on('leasehold:breaker').length > 0
     })
-    const [asked] = on(`${ACQUIRE}:asyncEnd`)
-    assert.deepEqual([asked.outcome, asked.reason], ['unavailable', 'unreachable'])
-    assert.deepEqual(asked.store, { kind: 'redis', url: `redis://user@127.0.0.1:${port}/2` })
-    assert.equal(on('leasehold:breaker')[0].health.store, asked.store.url)
+    const [acquired] = on(`${ACQUIRE}:asyncEnd`)
+    assert.deepEqual([acquired.outcome, acquired.reason], ['unavailable', 'unreachable'])
+    assert.deepEqual(acquired.store, { kind: 'redis', url: `redis://user@127.0.0.1:${port}/2` })
+    assert.equal(on('leasehold:breaker')[0].health.store, acquired.store.url)
     assert.deepEqual(faults, [])
     assert.equal(inspect(heard, { depth: 12, showHidden: true }).includes('s3cret'), false)
   })
 
-  test('a release that the store does not answer is told as such', async (t) => {
+  test('the message of a release without a reply has the outcome unavailable', async (t) => {
     const redis = await startRedis(t)
     const { faults, on } = listen(t)
     const locks = createLockClient({ store: redis.url(), storeTimeout: 100 })
@@ -267,7 +268,7 @@ describe('channels: stores', () => {
     ['redis+unix:///tmp/no.sock?pass=p', 'redis', 'redis+unix:///tmp/no.sock'],
     [['redis://u:p@a:1', 'redis://:p@b:2', 'redis://c:3'], 'quorum', 'redis://u@a:1,redis://b:2,redis://c:3'],
   ]) {
-    test(`${given} is told without its password`, async (t) => {
+    test(`messages show ${given} without its password`, async (t) => {
       const { on } = listen(t)
       const locks = createLockClient({ store: given })
       atEnd(t, () => locks.close())

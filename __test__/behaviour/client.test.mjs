@@ -1,4 +1,4 @@
-// A client's own life, and what it tells of locks, on every store.
+// A client from ready() to close(), and what its inspect() and stats() return, on every store.
 
 import assert from 'node:assert/strict'
 import { EventEmitter, once } from 'node:events'
@@ -17,14 +17,14 @@ const closed = (error) => {
 }
 
 overStores('client', (store) => {
-  test('ready resolves when the store can be used, any number of times', async (t) => {
+  test('ready() resolves when the store is usable, as often as it is called', async (t) => {
     const locks = store.client(t)
     assert.ok(locks instanceof EventEmitter)
     assert.equal(await locks.ready(), undefined)
     await Promise.all([locks.ready(), locks.ready()])
   })
 
-  test('inspect tells who holds a lock, from any client', async (t) => {
+  test('inspect() returns the holder of a lock to any client', async (t) => {
     const [a, b] = [store.client(t, { name: 'the holder ✓' }), store.client(t, { name: 'another' })]
     const key = store.key()
     assert.equal(await b.inspect(key), null)
@@ -38,14 +38,14 @@ overStores('client', (store) => {
       const { holder, fence, remaining } = info
       assert.deepEqual(info.leases, [{ holder, fence, remaining }])
       assert.deepEqual([info.waiters, info.waiting], [[], 0])
-      assert.ok(!JSON.stringify(info).includes(lease.token), 'whoever looks must not learn the token')
+      assert.ok(!JSON.stringify(info).includes(lease.token), 'the result must not contain the token')
     }
     await lease.release()
     assert.equal(await b.inspect(key), null)
-    assert.ok(await b.tryAcquire(key), 'looking holds nothing')
+    assert.ok(await b.tryAcquire(key), 'inspect() holds no lock')
   })
 
-  test('inspect shows the new holder and the larger fence after a hand-over', async (t) => {
+  test('inspect() returns the new holder and the larger fence after a hand-over', async (t) => {
     const [a, b] = [store.client(t, { name: 'a' }), store.client(t, { name: 'b' })]
     const key = store.key()
     const first = await a.acquire(key)
@@ -57,7 +57,7 @@ overStores('client', (store) => {
     assert.ok(info.fence > first.fence)
   })
 
-  test('stats count what happened', async (t) => {
+  test('stats() counts acquires, releases, losses and their failures', async (t) => {
     const locks = store.client(t)
     const { stores, ...zero } = locks.stats()
     assert.deepEqual(
@@ -76,10 +76,10 @@ overStores('client', (store) => {
     assert.equal(await locks.tryAcquire(first.key), null)
     await assert.rejects(locks.acquire(first.key, { wait: 20 }))
     const controller = new AbortController()
-    const unwanted = locks.acquire(first.key, { wait: Infinity, signal: controller.signal })
+    const abandoned = locks.acquire(first.key, { wait: Infinity, signal: controller.signal })
     await until('it to wait', () => locks.stats().waiting === 1)
     controller.abort()
-    await assert.rejects(unwanted)
+    await assert.rejects(abandoned)
     await until('it to be forgotten', () => locks.stats().waiting === 0)
     await Promise.all([first.release(), second.release()])
     await aborted(await locks.acquire(store.key(), { ttl: 150, autoRenew: false }))
@@ -97,7 +97,7 @@ overStores('client', (store) => {
     )
   })
 
-  test('inspect tells who waits, and for how long', async (t) => {
+  test('inspect() returns the waiters and how long they have waited', async (t) => {
     const [a, b, c] = ['a', 'b', 'c'].map((name) => store.client(t, { name }))
     const key = store.key()
     const lease = await a.acquire(key)
@@ -118,59 +118,59 @@ overStores('client', (store) => {
     )
     const [first, second] = info.waiters
     assert.ok(first.age >= second.age && second.age >= 0 && first.age < 20_000, inspect(info.waiters))
-    assert.ok(info.waiting >= 1, 'c waits in this process, if not b as well')
+    assert.ok(info.waiting >= 1, 'at least c waits in this process')
     await lease.release()
     await (await writes).release()
     await (await reads).release()
   })
 
-  test('stats count those who waited, and how the lock came to them', async (t) => {
+  test('stats() counts waiters, and the hand-offs by which they got the lock', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     const first = await a.acquire(key)
-    const near = a.acquire(key, { wait: 20_000 })
-    await until('the near one to wait', () => a.stats().waiting === 1)
+    const local = a.acquire(key, { wait: 20_000 })
+    await until('the local waiter to wait', () => a.stats().waiting === 1)
     await sleep(50)
     await first.release()
-    const second = await near
+    const second = await local
     const { waited, waitMs, longestWaitMs } = a.stats()
     assert.equal(waited, 1)
     assert.ok(waitMs >= 49 && waitMs < 20_000, `${waitMs}`)
     assert.equal(longestWaitMs, waitMs)
 
-    const far = b.acquire(key, { wait: 20_000 })
-    await until('the far one to wait', async () => (await a.inspect(key)).waiters.length === 1)
+    const remote = b.acquire(key, { wait: 20_000 })
+    await until('the remote waiter to wait', async () => (await a.inspect(key)).waiters.length === 1)
     await second.release()
-    await (await far).release()
+    await (await remote).release()
     assert.equal(b.stats().waited, 1)
     assert.equal(b.stats().remoteHandOffs, 1)
     assert.equal(b.stats().localHandOffs, 0)
   })
 
-  test('a lock that many of one client want goes from hand to hand, unless handOffs is 0', async (t) => {
+  test('a lock is handed on between waiters of one client, unless handOffs is 0', async (t) => {
     const contend = async (locks) => {
       const key = store.key()
       const turns = Array.from({ length: 50 }, () => locks.withLock(key, { wait: 60_000 }, () => {}))
       await Promise.all(turns)
       return locks.stats()
     }
-    const near = await contend(store.client(t))
-    assert.equal(near.acquired, 50)
-    assert.ok(near.localHandOffs > 0 && near.localHandOffs < 50, `${near.localHandOffs}`)
-    const far = await contend(store.client(t, { handOffs: 0 }))
-    assert.deepEqual([far.acquired, far.localHandOffs], [50, 0])
+    const byDefault = await contend(store.client(t))
+    assert.equal(byDefault.acquired, 50)
+    assert.ok(byDefault.localHandOffs > 0 && byDefault.localHandOffs < 50, `${byDefault.localHandOffs}`)
+    const strict = await contend(store.client(t, { handOffs: 0 }))
+    assert.deepEqual([strict.acquired, strict.localHandOffs], [50, 0])
   })
 
-  test("a lost lease is the client's event, too", async (t) => {
+  test('the client also emits the loss of a lease', async (t) => {
     const locks = store.client(t)
-    const told = once(locks, 'lost')
+    const emitted = once(locks, 'lost')
     const lease = await locks.acquire(store.key(), { ttl: 150, autoRenew: false })
-    const [which, error] = await within("'lost'", told)
+    const [which, error] = await within("'lost'", emitted)
     assert.equal(which, lease)
     assert.equal(error, lease.signal.reason)
   })
 
-  test('close releases what is held, and says so to the holder', async (t) => {
+  test('close() releases all leases, and their signals abort', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const keys = Array.from({ length: 50 }, store.key)
     const leases = await Promise.all(keys.map((key) => a.acquire(key, { ttl: 60_000 })))
@@ -183,10 +183,10 @@ overStores('client', (store) => {
       assert.equal(await lease.release(), false)
     }
     const next = await Promise.all(keys.map((key) => b.tryAcquire(key)))
-    assert.ok(next.every(Boolean), 'free at the store when close has resolved')
+    assert.ok(next.every(Boolean), 'the locks are free at the store when close() has resolved')
   })
 
-  test('close ends what is waiting', async (t) => {
+  test('close() rejects all waiters', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     const lease = await a.acquire(key)
@@ -199,7 +199,31 @@ overStores('client', (store) => {
     assert.ok(await a.tryAcquire(key))
   })
 
-  test('a closed client says so, and closes again without complaint', async (t) => {
+  test('the errors of a closed client name the lock of the call', async (t) => {
+    const [locks, other] = [store.client(t), store.client(t)]
+    const key = store.key()
+    await other.acquire(key)
+    const of = (key) => ({
+      message: `could not use the lock "${key}": the client was closed (work that goes on needs a new one)`,
+      key,
+    })
+    const refused = assert.rejects(locks.acquire(key, { wait: 20_000 }), of(key))
+    await locks.close()
+    await refused
+    for (const call of [
+      () => locks.acquire('k'),
+      () => locks.acquire(['k', 'l']),
+      () => locks.tryAcquire('k'),
+      () => locks.withLock('k', () => assert.fail('closed')),
+      () => locks.inspect('k'),
+      () => locks.forceRelease('k'),
+    ]) {
+      await assert.rejects(async () => call(), of('k'))
+    }
+    await assert.rejects(locks.list(), { message: 'the client was closed (work that goes on needs a new one)' })
+  })
+
+  test('a closed client rejects every call, and can be closed again', async (t) => {
     const locks = store.client(t)
     await locks.acquire(store.key())
     await Promise.all([locks.close(), locks.close()])
@@ -212,22 +236,22 @@ overStores('client', (store) => {
     await assert.rejects(async () => locks.ready(), closed)
   })
 
-  test('closed in the same breath as asked: settled, and nothing stays behind', async (t) => {
+  test('an acquire that is followed by close() settles, and leaves no lock behind', async (t) => {
     const other = store.client(t)
     for (let i = 0; i < 10; i++) {
       const locks = store.client(t)
       const key = store.key()
-      const asked = locks.acquire(key, { ttl: 60_000 }).catch((error) => error)
+      const acquiring = locks.acquire(key, { ttl: 60_000 }).catch((error) => error)
       if (i % 2) await new Promise(setImmediate)
       await locks.close()
-      const outcome = await asked
+      const outcome = await acquiring
       if (outcome instanceof Error) closed(outcome)
       else assert.equal(outcome.isHeld, false)
       await until('the lock to be free', () => other.tryAcquire(key), 5_000)
     }
   })
 
-  test('a client that opens while another closes is not closed with it', async (t) => {
+  test('a client that opens while another closes stays open', async (t) => {
     for (let i = 0; i < 300; i++) {
       const first = store.client(t)
       await first.acquire(store.key())
@@ -240,7 +264,7 @@ overStores('client', (store) => {
     }
   })
 
-  test('closing one client leaves the others alone', async (t) => {
+  test('closing one client does not affect the others', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     const lease = await b.acquire(key, { ttl: 500 })
@@ -251,7 +275,7 @@ overStores('client', (store) => {
     assert.equal(await lease.release(), true)
   })
 
-  test('a client that was never used closes', async (t) => {
+  test('a client that was never used can be closed', async (t) => {
     await store.client(t).close()
   })
 })

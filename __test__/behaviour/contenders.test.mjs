@@ -1,5 +1,5 @@
-// Many contenders in one process, who come back at once and hold the lock for a moment: leases are handed on within the
-// JavaScript thread. What must be true of every lock has to be true of these.
+// Many contenders in one process hold a lock for a moment and acquire it again at once. Their
+// leases are handed on within the JavaScript thread, and must keep every promise.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -10,7 +10,10 @@ import { overStores } from '../support/stores.mjs'
 
 const TURNS = 3_000
 
-/** Lets `count` contenders take turns until `turns` are taken or `stop` says so; asserts that none overlap. */
+/**
+ * Lets `count` contenders hold the lock in turn until it was held `turns` times or `stop` returns
+ * true. Checks that no leases overlap. Returns how often each contender held the lock.
+ */
 async function compete(locks, key, { count = 16, turns = TURNS, stop = () => false, hold = () => {} }) {
   const taken = new Array(count).fill(0)
   let holders = 0
@@ -37,7 +40,7 @@ async function compete(locks, key, { count = 16, turns = TURNS, stop = () => fal
 }
 
 overStores('contenders', (store) => {
-  test('take turns one at a time, each as often, and leave nothing behind', async (t) => {
+  test('contenders hold the lock one at a time, equally often, and leave no lock behind', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     const taken = await compete(locks, key, {})
@@ -48,7 +51,7 @@ overStores('contenders', (store) => {
     assert.deepEqual({ released, held, waiting, lost }, { released: acquired, held: 0, waiting: 0, lost: 0 })
   })
 
-  test('do not keep the event loop from anything else', async (t) => {
+  test('contenders do not block the event loop', async (t) => {
     const locks = store.client(t)
     let ticks = 0
     let going = true
@@ -59,11 +62,11 @@ overStores('contenders', (store) => {
     tick()
     await compete(locks, store.key(), {})
     going = false
-    // They hand on at most 16 times in a row.
+    // The client hands the lock on at most 16 times in a turn of the event loop.
     assert.ok(ticks > TURNS / 64, `${ticks} turns of the event loop for ${TURNS} of the lock`)
   })
 
-  test('other locks are asked for meanwhile', async (t) => {
+  test('other locks are granted meanwhile', async (t) => {
     const locks = store.client(t)
     const busy = store.key()
     const others = Array.from({ length: 200 }, store.key)
@@ -78,7 +81,7 @@ overStores('contenders', (store) => {
     assert.equal(others.length, 0)
   })
 
-  test('one who holds on to it is waited for, and what was asked for just then is not forgotten', async (t) => {
+  test('an acquire is sent although the contenders pause right after it', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     let turns = 0
@@ -88,26 +91,26 @@ overStores('contenders', (store) => {
         if (++turns % 20 !== 0) return
         const other = locks.acquire(store.key(), { wait: 5_000 })
         await sleep(20)
-        await (await within('a lock asked for just before a pause', other, 5_000)).release()
+        await (await within('a lock that was requested just before a pause', other, 5_000)).release()
       },
     })
   })
 
-  test('who aborts gets nothing, and nobody waits for it', async (t) => {
+  test('a contender that aborts gets no lease, and the others go on', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     let going = true
     let aborted = 0
     let granted = 0
-    const fickle = async () => {
+    const aborting = async () => {
       while (going) {
         const controller = new AbortController()
-        const asked = locks.acquire(key, { wait: 60_000, signal: controller.signal })
-        // Now in the same turn of the event loop, now in a later one.
+        const acquiring = locks.acquire(key, { wait: 60_000, signal: controller.signal })
+        // Aborts in the same turn of the event loop or in a later one.
         if (granted % 2) setImmediate(() => controller.abort())
         else queueMicrotask(() => queueMicrotask(() => controller.abort()))
         try {
-          const lease = await asked
+          const lease = await acquiring
           granted++
           await lease.release()
         } catch (error) {
@@ -117,18 +120,18 @@ overStores('contenders', (store) => {
         await sleep(0)
       }
     }
-    const all = Promise.all([fickle(), fickle(), fickle()])
-    // On a busy machine the others can be done before these have begun.
+    const all = Promise.all([aborting(), aborting(), aborting()])
+    // On a busy machine, the contenders can be done before the first abort.
     const enough = async () => {
       while (aborted <= 10) await compete(locks, key, { turns: 2_000 })
     }
-    await within('more than ten abort', enough(), 30_000)
+    await within('more than ten aborts', enough(), 30_000)
     going = false
-    await within('the fickle ones', all, 10_000)
-    await until('nothing is left', async () => (await locks.inspect(key)) === null)
+    await within('the aborting contenders', all, 10_000)
+    await until('the lock to be free', async () => (await locks.inspect(key)) === null)
   })
 
-  test('renewals, detaching and short leases among them', async (t) => {
+  test('leases can be renewed and detached between hand-offs', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     let turns = 0
@@ -138,28 +141,29 @@ overStores('contenders', (store) => {
         turns++
         if (turns % 50 === 0) await lease.renew()
         if (turns % 70 === 0) {
-          // The promise of a renewal settles, although the lease is given back at once.
+          // The promise of a renewal settles, although the lease is released at once.
           lease.renew().catch((error) => assert.match(error.code, /^ERR_LOCK_/))
         }
       },
     })
-    const stays = await locks.acquire(key)
+    const lease = await locks.acquire(key)
     const waiters = Array.from({ length: 5 }, () => locks.acquire(key, { wait: 30_000 }))
-    const adopted = await locks.adopt(await stays.detach())
+    const adopted = await locks.adopt(await lease.detach())
     await adopted.release()
     for (const waiter of waiters) await (await within('the next', waiter, 10_000)).release()
   })
 
-  test('every promise settles, however much is asked for in one go', async (t) => {
+  test('every promise settles, however many calls one turn makes', async (t) => {
     const locks = store.client(t)
     for (let round = 0; round < 5; round++) {
       const key = store.key()
       const first = await locks.acquire(key)
       const [second, ...others] = Array.from({ length: 4 }, () => locks.acquire(key, { wait: 30_000 }))
-      await until('they wait', () => locks.stats().waiting === 4)
+      await until('four waiters', () => locks.stats().waiting === 4)
       await Promise.all([first.release(), second])
       await sleep(1)
-      // Native code is handed 512 at a time at most, and then at once: this release is the last of them.
+      // The addon gets at most 512 calls in one batch, and a full batch at once. This release is
+      // the last call of a full batch.
       const many = Array.from({ length: 511 }, () => locks.acquire(store.key()))
       const released = (await second).release()
       assert.equal(await within('the release', released, 10_000), true)
@@ -168,11 +172,11 @@ overStores('contenders', (store) => {
     }
   })
 
-  test('a test that mocks timers stops none of it', async (t) => {
+  test('mocked timers do not stop hand-offs', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     t.mock.timers.enable({ apis: ['setTimeout', 'setInterval', 'setImmediate'] })
-    // Which Jest's and Sinon's fake timers put off with the timers.
+    // The fake timers of Jest and Sinon also delay microtasks.
     const { queueMicrotask } = globalThis
     globalThis.queueMicrotask = () => {}
     try {
@@ -183,26 +187,26 @@ overStores('contenders', (store) => {
     }
   })
 
-  test('a free lock that is asked for together with a hand-off is asked for at once', async (t) => {
+  test('the request for a free lock is sent at once, also during a hand-off', async (t) => {
     const [locks, elsewhere] = [store.client(t), store.client(t)]
     const [key, free] = [store.key(), store.key()]
-    let asked
+    let acquiring
     let turns = 0
     await compete(locks, key, {
       turns: 100,
       hold: () => {
-        if (++turns === 50) asked = locks.acquire(free, { wait: 10_000 })
-        // The thread is busy from the next turn on.
+        if (++turns === 50) acquiring = locks.acquire(free, { wait: 10_000 })
+        // The next turn blocks the thread.
         if (turns === 51) for (const end = performance.now() + 100; performance.now() < end; );
       },
     })
-    const lease = await asked
+    const lease = await acquiring
     assert.ok((await elsewhere.inspect(free)) !== null)
     assert.ok(lease.remaining < lease.ttl - 80, `it came only ${lease.ttl - lease.remaining} ms ago`)
     await lease.release()
   })
 
-  test('the numbers are right in the midst of it', async (t) => {
+  test('stats() is correct between hand-offs', async (t) => {
     const locks = store.client(t)
     let turns = 0
     await compete(locks, store.key(), {
@@ -214,7 +218,7 @@ overStores('contenders', (store) => {
     })
   })
 
-  test('closing the client in the middle of it ends all of them', async (t) => {
+  test('close() ends all contenders', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     const endings = []
@@ -225,7 +229,7 @@ overStores('contenders', (store) => {
         endings.push(error.code)
       }
     })
-    await until('they are at it', () => locks.stats().localHandOffs > 100)
+    await until('hand-offs', () => locks.stats().localHandOffs > 100)
     await locks.close()
     await within('the contenders', Promise.all(contenders), 10_000)
     assert.equal(endings.length, 16)
@@ -238,9 +242,9 @@ overStores('contenders', (store) => {
   })
 })
 
-describe('a process of contenders', () => {
+describe('a process with contenders', () => {
   for (const end of ['natural', 'exit']) {
-    test(`ends by itself, or at once (${end})`, async (t) => {
+    test(`the process ends by itself, or at once with process.exit() (${end})`, async (t) => {
       const child = startChild(t, 'storm.mjs', { end })
       const { turns } = await child.next('over', 20_000)
       assert.ok(turns >= 500, `${turns}`)

@@ -4,9 +4,9 @@ import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import { describe, test } from 'node:test'
 
-const { contentionOf } = createRequire(import.meta.url)('../../dist/contention.js')
+const { contentionOf } = createRequire(import.meta.url)('../../dist/diagnostics/contention.js')
 
-const ASKER = { id: 1, name: 'web-1', isQuorum: false }
+const CALLER = { id: 1, name: 'web-1', isQuorum: false }
 const DAY = 86_400_000
 
 /** A lease that was granted `age` ms ago. */
@@ -15,48 +15,49 @@ const waiter = (holder) => ({ holder, shared: false, age: 1 })
 const locked = (leases, waiters = []) => ({ shared: leases.length > 1, leases, waiters, waiting: 0 })
 
 describe('contention', () => {
-  test('times are written for people', () => {
+  test('the message has times in readable units', () => {
     for (const [age, words] of [
       [430, /^held by "web-2" for 43\d ms$/],
       [4_200, /^held by "web-2" for 4\.2 s$/],
       [200_000, /^held by "web-2" for 3 m 20 s$/],
       [2 * DAY, /^held by "web-2" for 48 h 0 m$/],
     ]) {
-      const { words: told, heldFor } = contentionOf(ASKER, locked([lease('web-2', age)]), undefined)
-      assert.match(told, words)
+      const { words: message, heldFor } = contentionOf(CALLER, locked([lease('web-2', age)]), undefined)
+      assert.match(message, words)
       assert.ok(heldFor >= age - 1 && heldFor < age + 9, `${heldFor} ms`)
     }
   })
 
-  test('there is no time if the clock of the store is ahead, and none of a quorum', () => {
-    const ahead = contentionOf(ASKER, locked([lease('web-2', -50)]), undefined)
+  test('the message has no time if the clock of the store is ahead, or for a quorum', () => {
+    const ahead = contentionOf(CALLER, locked([lease('web-2', -50)]), undefined)
     assert.deepEqual(ahead, { words: 'held by "web-2"', waiters: 0, holder: 'web-2' })
-    const quorum = contentionOf({ ...ASKER, isQuorum: true }, locked([lease('web-2')]), undefined)
+    const quorum = contentionOf({ ...CALLER, isQuorum: true }, locked([lease('web-2')]), undefined)
     assert.deepEqual(quorum, { words: 'held by "web-2"', waiters: 0, holder: 'web-2' })
-    // Fences are reserved in blocks, so that of a new lease may be a little ahead.
-    const fresh = contentionOf(ASKER, locked([lease('web-2', -1)]), undefined)
+    // Clients reserve fences in blocks, so the fence of a new lease may be slightly ahead of the
+    // clock.
+    const fresh = contentionOf(CALLER, locked([lease('web-2', -1)]), undefined)
     assert.deepEqual(fresh, { words: 'held by "web-2" for less than 1 ms', waiters: 0, holder: 'web-2', heldFor: 0 })
   })
 
-  test('a lease that was handed over, but not taken up, has no time; a free lock has no holder', () => {
+  test('a lease that is handed over and not taken up has no time, and a free lock has no holder', () => {
     const handed = { holder: 'web-2', fence: null, remaining: 1_000 }
-    assert.equal(contentionOf(ASKER, locked([handed]), undefined).words, 'held by "web-2"')
-    assert.deepEqual(contentionOf(ASKER, null, undefined), { words: 'held until just now' })
+    assert.equal(contentionOf(CALLER, locked([handed]), undefined).words, 'held by "web-2"')
+    assert.deepEqual(contentionOf(CALLER, null, undefined), { words: 'held until just now' })
   })
 
-  test('waiters of this client are counted one by one, those of other clients as the store does', () => {
+  test('the count has every waiter of this client, and the waiters of other clients in the store', () => {
     const waiters = ['web-1', 'web-2', 'web-2', 'web-3'].map(waiter)
-    const count = (waiting) => contentionOf(ASKER, locked([lease('web-2')], waiters), { fences: [], waiting }).waiters
+    const count = (waiting) => contentionOf(CALLER, locked([lease('web-2')], waiters), { fences: [], waiting }).waiters
     assert.deepEqual([count(0), count(1), count(5)], [4, 4, 8])
     const foreign = { holder: null, fence: null, remaining: null }
-    const { words } = contentionOf(ASKER, locked([foreign], waiters), undefined)
+    const { words } = contentionOf(CALLER, locked([foreign], waiters), undefined)
     assert.equal(words, 'held by a client of another library; 4 others wait')
   })
 
-  test('a name can neither control a terminal nor fill it', () => {
-    const { words, holder } = contentionOf(ASKER, locked([lease('\u001b[2J"\u202e')]), undefined)
+  test('the message escapes and shortens names', () => {
+    const { words, holder } = contentionOf(CALLER, locked([lease('\u001b[2J"\u202e')]), undefined)
     assert.match(words, /^held by "\\u001b\[2J\\"\\u202e" for /)
     assert.equal(holder, '\u001b[2J"\u202e')
-    assert.ok(contentionOf(ASKER, locked([lease('x'.repeat(255))]), undefined).words.length < 120)
+    assert.ok(contentionOf(CALLER, locked([lease('x'.repeat(255))]), undefined).words.length < 120)
   })
 })

@@ -1,4 +1,5 @@
-// Handing a lease to somebody else by a ticket, on every store: one adopter, no gap, and no secret in print.
+// detach() and adopt() hand a lease to another client by a ticket, on every store. One client
+// adopts it, the lock is never free in between, and printing shows no secret.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -8,16 +9,16 @@ import { until } from '../support/clock.mjs'
 import { aborted, lost } from '../support/leases.mjs'
 import { overStores } from '../support/stores.mjs'
 
-const ended = { constructor: LockError, code: 'ERR_LOCK_RELEASED' }
+const RELEASED = { constructor: LockError, code: 'ERR_LOCK_RELEASED' }
 
 overStores('detach and adopt', (store) => {
-  test('another client goes on with the lease: the same lock, the same fence', async (t) => {
+  test('another client adopts the lease of the same lock with the same fence', async (t) => {
     const [a, b, c] = [store.client(t), store.client(t), store.client(t)]
     const key = store.key()
     const lease = await a.acquire(key, { ttl: 5_000 })
     const ticket = await lease.detach()
     assert.match(ticket, /^[\w-]+$/)
-    assert.equal(await c.tryAcquire(key), null, 'it is taken in between')
+    assert.equal(await c.tryAcquire(key), null, 'the lock is taken in between')
     const adopted = await b.adopt(ticket)
     assert.equal(adopted.key, key)
     assert.equal(adopted.fence, lease.fence)
@@ -32,27 +33,27 @@ overStores('detach and adopt', (store) => {
     assert.ok(next.fence > adopted.fence)
   })
 
-  test('whoever detached it does not hold it any more, and has not lost it either', async (t) => {
+  test('a detached lease is not held, and not lost', async (t) => {
     const locks = store.client(t)
-    locks.on('lost', () => assert.fail('nobody lost it'))
+    locks.on('lost', () => assert.fail('the lease was lost'))
     const lease = await locks.acquire(store.key())
     const { signal } = lease
     const ticket = await lease.detach()
     assert.equal(lease.isHeld, false)
     assert.equal(lease.remaining, 0)
     assert.equal(signal.aborted, false)
-    assert.throws(() => lease.assertHeld(), { ...ended, message: /detached/ })
-    await assert.rejects(lease.renew(), ended)
-    await assert.rejects(lease.detach(), ended)
+    assert.throws(() => lease.assertHeld(), { ...RELEASED, message: /detached/ })
+    await assert.rejects(lease.renew(), RELEASED)
+    await assert.rejects(lease.detach(), RELEASED)
     assert.equal(await lease.release(), false)
     await lease[Symbol.asyncDispose]()
     assert.equal(locks.stats().held, 0)
     const adopted = await locks.adopt(ticket)
-    assert.equal(adopted.isHeld, true, 'that release did nothing to it')
+    assert.equal(adopted.isHeld, true, 'the release above had no effect')
     await adopted.release()
   })
 
-  test('of several who adopt, one gets it, and the others are told', async (t) => {
+  test('if several clients adopt a ticket, one gets the lease, and the others get LockLostError', async (t) => {
     const clients = Array.from({ length: 4 }, () => store.client(t))
     const key = store.key()
     const lease = await clients[0].acquire(key, { ttl: 30_000 })
@@ -70,7 +71,7 @@ overStores('detach and adopt', (store) => {
     await assert.rejects(clients[1].adopt(ticket), LockLostError)
   })
 
-  test('a ticket that nobody adopts ends with its ttl', async (t) => {
+  test('a ticket that is not adopted ends with its ttl', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     const lease = await a.acquire(key, { ttl: 200 })
@@ -81,7 +82,7 @@ overStores('detach and adopt', (store) => {
     assert.equal(next.isHeld, true)
   })
 
-  test('detach(ttl) gives that much time, and adopt goes on with the ttl of the lease, or one of its own', async (t) => {
+  test('detach(ttl) sets the ttl of the ticket, and adopt() uses the ttl of the lease or its own', async (t) => {
     const [a, b] = [store.client(t), store.client(t, { ttl: 7_777 })]
     const lease = await a.acquire(store.key(), { ttl: 1_000 })
     const ticket = await lease.detach(60_000)
@@ -91,20 +92,20 @@ overStores('detach and adopt', (store) => {
     assert.equal(adopted.ttl, 1_000)
     const again = await a.adopt(await adopted.detach(), { ttl: 3_333 })
     assert.equal(again.ttl, 3_333)
-    assert.equal(again.fence, lease.fence, 'the same lease from hand to hand')
+    assert.equal(again.fence, lease.fence, 'the lease is the same after two adoptions')
     await again.release()
   })
 
-  test('an adopted lease is renewed by itself, unless that is not wanted', async (t) => {
+  test('an adopted lease is renewed unless autoRenew is false or maxHold is over', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
-    const renewed = await b.adopt(await (await a.acquire(store.key(), { ttl: 300, autoRenew: false })).detach())
+    const renewed = await b.adopt(await (await a.acquire(store.key(), { ttl: 600, autoRenew: false })).detach())
     await until('a renewal', () => b.stats().renewals > 0)
     assert.equal(renewed.isHeld, true)
     await renewed.release()
-    const short = await b.adopt(await (await a.acquire(store.key(), { ttl: 300 })).detach(), { autoRenew: false })
+    const short = await b.adopt(await (await a.acquire(store.key(), { ttl: 600 })).detach(), { autoRenew: false })
     await aborted(short)
     lost('expired')(short.signal.reason)
-    const limited = await b.adopt(await (await a.acquire(store.key(), { ttl: 200 })).detach(), { maxHold: 400 })
+    const limited = await b.adopt(await (await a.acquire(store.key(), { ttl: 400 })).detach(), { maxHold: 800 })
     await aborted(limited)
     lost('expired')(limited.signal.reason)
   })
@@ -124,7 +125,7 @@ overStores('detach and adopt', (store) => {
     assert.ok(await b.semaphore(key, 2).tryAcquire())
   })
 
-  test('who waits for the lock gets it from whoever adopted the lease', async (t) => {
+  test('waiters get the lock from the client that adopted the lease', async (t) => {
     const [a, b, c] = [store.client(t), store.client(t), store.client(t)]
     const key = store.key()
     const lease = await a.acquire(key)
@@ -141,14 +142,14 @@ overStores('detach and adopt', (store) => {
     }
   })
 
-  test('within withLock: the lease goes on elsewhere, and that is no loss', async (t) => {
+  test('a section that detaches its lease ends without a loss', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const ticket = await a.withLock(store.key(), (lease) => lease.detach())
     const adopted = await b.adopt(ticket)
     assert.equal(await adopted.release(), true)
   })
 
-  test('a release beside a detachment: one of the two has its way', async (t) => {
+  test('if release() and detach() run at the same time, one succeeds', async (t) => {
     const locks = store.client(t)
     for (let i = 0; i < 20; i++) {
       const lease = await locks.acquire(store.key(), { ttl: 60_000 })
@@ -165,7 +166,7 @@ overStores('detach and adopt', (store) => {
     }
   })
 
-  test('renewals and detachments of one lease take turns', async (t) => {
+  test('renew() and detach() of one lease run one after the other', async (t) => {
     const locks = store.client(t)
     const lease = await locks.acquire(store.key())
     const [renewed, ticket, late] = await Promise.allSettled([lease.renew(20_000), lease.detach(), lease.renew()])
@@ -176,13 +177,13 @@ overStores('detach and adopt', (store) => {
     assert.equal(adopted.ttl, 20_000)
   })
 
-  test('a lost lease can not be detached', async (t) => {
+  test('detach() of a lost lease rejects', async (t) => {
     const lease = await store.client(t).acquire(store.key(), { ttl: 100, autoRenew: false })
     await aborted(lease)
     await assert.rejects(lease.detach(), lost('expired'))
   })
 
-  test('an abort of the adoption leaves no lock behind', async (t) => {
+  test('an aborted adoption leaves no lock behind', async (t) => {
     const locks = store.client(t)
     const ticket = await (await locks.acquire(store.key(), { ttl: 60_000 })).detach()
     await assert.rejects(locks.adopt(ticket, { signal: AbortSignal.abort() }), LockAbortedError)
@@ -191,17 +192,17 @@ overStores('detach and adopt', (store) => {
     controller.abort()
     await assert.rejects(adopting, LockAbortedError)
     const rest = await locks.adopt(ticket).catch((error) => error)
-    // It was never adopted, or is being released.
+    // The lease was not adopted, or the client releases it.
     if (rest instanceof Error) assert.ok(rest instanceof LockLostError, String(rest))
     else await rest.release()
   })
 
-  test('another prefix is another lock', async (t) => {
+  test('a client with another prefix cannot adopt the ticket', async (t) => {
     const ticket = await (await store.client(t).acquire(store.key())).detach()
     await assert.rejects(store.client(t, { prefix: 'other:' }).adopt(ticket), lost('missing'))
   })
 
-  test('a closed client adopts nothing, and what was detached survives its client', async (t) => {
+  test('a closed client cannot adopt a ticket, and a ticket survives the client that made it', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const ticket = await (await a.acquire(store.key())).detach()
     await a.close()

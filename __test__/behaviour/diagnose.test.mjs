@@ -1,4 +1,5 @@
-// diagnose(): what is wrong with a store is told in plain words, each thing on a real server that has just that.
+// diagnose() reports each fault of a store in plain words. Each test has a real server with that
+// fault.
 
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
@@ -20,11 +21,11 @@ const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always']
 overStores(
   'diagnose',
   (store) => {
-    test('says where it looked, and nothing worse than how far that reaches', async (t) => {
+    test('diagnose() of a good store names the store, and finds at most the reach of its locks', async (t) => {
       const locks = store.client(t)
       const { ok, findings, stores } = await locks.diagnose()
       assert.equal(ok, true, inspect(findings))
-      // Of a cluster every master.
+      // A cluster has facts of each master.
       assert.equal(stores.length, store.name === 'redis-cluster' ? 3 : 1)
       const [facts] = stores
       if (store.name.startsWith('redis')) {
@@ -43,14 +44,14 @@ overStores(
   allStoreNames,
 )
 
-/** Resolves when the master has so many replicas that get what is written. */
-const followed = (master, count) =>
+/** Resolves when the master has `count` replicas that are in sync. */
+const replicated = (master, count) =>
   until(`${count} replicas`, async () => {
-    const said = await master.ask('INFO', 'replication')
-    return said.match(/^slave\d+:.*state=online/gm)?.length === count
+    const info = await master.ask('INFO', 'replication')
+    return info.match(/^slave\d+:.*state=online/gm)?.length === count
   })
 
-test('diagnose: a cluster, each master of which has too few replicas', async (t) => {
+test('diagnose() of a cluster reports each master that has too few replicas', async (t) => {
   const cluster = await startCluster(t, { replicas: false })
   const { findings, stores } = await diagnose(t, cluster.url(), { minReplicas: 1 })
   const few = findings.filter(({ code, level }) => code === 'too-few-replicas' && level === 'error')
@@ -58,7 +59,7 @@ test('diagnose: a cluster, each master of which has too few replicas', async (t)
   assert.equal(few.length, 3)
 })
 
-test('diagnose: a lock file that can not be', async (t) => {
+test('diagnose() reports a lock file in a missing folder', async (t) => {
   const found = await diagnose(t, `sqlite:${join(temporaryFolder(t), 'missing', 'locks.db')}`)
   assert.equal(found.findings.length, 1)
   assert.equal(found.findings[0].level, 'error')
@@ -66,7 +67,7 @@ test('diagnose: a lock file that can not be', async (t) => {
 })
 
 describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
-  test('one that keeps everything has nothing to be told of; one that keeps little is told as info', async (t) => {
+  test('a durable server has no finding, and one that may lose data has an info', async (t) => {
     const durable = await startRedis(t, { args: DURABLE })
     const { findings, ok } = await diagnose(t, durable.url())
     assert.deepEqual(
@@ -81,10 +82,10 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
       assert.equal(level, 'info')
       words.push(message)
     }
-    assert.equal(new Set(words).size, 3, 'each is told apart')
+    assert.equal(new Set(words).size, 3, 'each has its own message')
   })
 
-  test('eviction that may drop locks', async (t) => {
+  test('eviction that may drop locks is a warning', async (t) => {
     for (const policy of ['allkeys-lru', 'volatile-ttl']) {
       const server = await startRedis(t, { args: ['--maxmemory', '10mb', '--maxmemory-policy', policy] })
       const found = only(await diagnose(t, server.url()), 'eviction')
@@ -99,7 +100,7 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
     )
   })
 
-  test('a user who may not look at settings or be told of free locks', async (t) => {
+  test('a user without permission for settings and notices gets findings about both', async (t) => {
     const rules = '~* resetchannels +@all -config -info'
     const server = await startRedis(t, { user: { name: 'app', password: SECRET, rules } })
     const found = await diagnose(t, server.url(`app:${SECRET}`))
@@ -108,7 +109,7 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
     assert.equal(found.stores[0].version, null)
   })
 
-  test('a user who may not run scripts, a wrong password, a wrong port: findings, not errors', async (t) => {
+  test('missing permission for scripts, a wrong password and a wrong port are findings', async (t) => {
     const rules = '~* &* +@all -@scripting'
     const server = await startRedis(t, { user: { name: 'app', password: SECRET, rules } })
     const port = await freePort()
@@ -128,10 +129,10 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
   })
 
   for (const [what, rules] of [
-    ['other keys', '~other:* &* +@all'],
-    ['no commands of the queue', '~* &* +@all -zadd'],
+    ['only other keys', '~other:* &* +@all'],
+    ['no command of the queue', '~* &* +@all -zadd'],
   ]) {
-    test(`a user who may use the server, but ${what}, is told so`, async (t) => {
+    test(`a user with permission for ${what} gets a finding`, async (t) => {
       const server = await startRedis(t, { user: { name: 'app', password: SECRET, rules } })
       const { level, message } = only(await diagnose(t, server.url(`app:${SECRET}`)), 'denied')
       assert.equal(level, 'error')
@@ -139,30 +140,64 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
     })
   }
 
-  test('a user who lacks one command that the scripts call is told so, whichever it is', async (t) => {
+  test('a user without permission for any command of the scripts gets a finding', async (t) => {
     const scripts = new URL('../../src/store/redis/scripts/', import.meta.url)
-    const texts = readdirSync(scripts).map((name) => readFileSync(new URL(name, scripts), 'utf8'))
+    const names = readdirSync(scripts, { recursive: true }).filter((name) => name.endsWith('.lua'))
+    const texts = names.map((name) => readFileSync(new URL(name, scripts), 'utf8'))
     const calls = texts.join().matchAll(/call\('([A-Z]+)'/g)
     const commands = new Set([...calls].map(([, name]) => name))
     assert.ok(commands.size > 20 && commands.has('ZSCORE'), [...commands].join())
-    // Without this one, waiters look by themselves a little later. SPUBLISH is for clusters.
-    for (const name of ['PUBSUB', 'SPUBLISH']) assert.ok(commands.delete(name), name)
+    // Only clusters use SPUBLISH.
+    assert.ok(commands.delete('SPUBLISH'))
     const server = await startRedis(t)
     const redis = await server.command()
     for (const name of commands) {
       await redis('ACL', 'SETUSER', name, 'on', `>${SECRET}`, '~*', '&*', '+@all', `-${name.toLowerCase()}`)
       const { findings } = await diagnose(t, server.url(`${name}:${SECRET}`))
-      const told = findings.map(({ code, message }) => `${code} ${message}`)
-      const expected =
-        name === 'PUBLISH' ? /^notices /m : name === 'TIME' ? /^(?:denied|unchecked) .*TIME/m : /^denied .* refused /m
-      assert.match(told.join('\n'), expected, name)
-      assert.doesNotMatch(told.join('\n'), new RegExp(SECRET))
-      // A user without DEL, for one, leaves the lock to its ttl.
+      const lines = findings.map(({ code, message }) => `${code} ${message}`).join('\n')
+      const others = { PUBLISH: /^notices /m, PUBSUB: /^slow-notices /m, TIME: /^(?:denied|unchecked) .*TIME/m }
+      assert.match(lines, others[name] ?? /^denied .* refused /m, name)
+      assert.doesNotMatch(lines, new RegExp(SECRET))
+      // For example, a user without DEL can't release the lock, which then expires.
       await until(`${name}: the lock to be free`, async () => (await redis('EXISTS', 'lock:leasehold-doctor')) === 0)
     }
   })
 
-  test('the lock that a diagnosis tries is free afterwards, with the prefix of the client', async (t) => {
+  test('a user without a right that locks can do without learns what does not work', async (t) => {
+    for (const [without, code, says] of [
+      ['-scan', 'no-listing', /list\(\), leasehold ls and leasehold watch fail; .* \+scan$/],
+      ['-pubsub|numsub', 'slow-notices', /takes a round trip more .* \+pubsub\|numsub$/],
+      ['-pubsub', 'slow-notices', / \+pubsub\|numsub$/],
+    ]) {
+      const server = await startRedis(t, { user: { name: 'app', password: SECRET, rules: `~* &* +@all ${without}` } })
+      const url = server.url(`app:${SECRET}`)
+      const found = await diagnose(t, url)
+      const { level, message } = only(found, code)
+      assert.equal(level, 'info')
+      assert.match(message, says)
+      assert.equal(found.ok, true)
+      const locks = createLockClient(url)
+      atEnd(t, () => locks.close())
+      await (await locks.acquire('k')).release()
+      if (code === 'no-listing') await assert.rejects(locks.list(), { reason: 'denied', message: /\+scan/ })
+    }
+  })
+
+  test('a cluster: a user without a right that locks can do without', async (t) => {
+    const cluster = await startCluster(t, { replicas: false })
+    for (const { server } of await cluster.masters()) {
+      const tell = await server.command()
+      await tell('ACL', 'SETUSER', 'app', 'on', `>${SECRET}`, '~*', '&*', '+@all', '-scan', '-pubsub|shardnumsub')
+    }
+    const { findings, stores } = await diagnose(t, cluster.url().replace('://', `://app:${SECRET}@`))
+    for (const code of ['no-listing', 'slow-notices']) {
+      const found = findings.filter((finding) => finding.code === code)
+      assert.equal(found.length, stores.length, code)
+    }
+    assert.match(findings.find(({ code }) => code === 'slow-notices').message, / \+pubsub\|shardnumsub$/)
+  })
+
+  test('diagnose() uses a lock with the prefix of the client, and releases it', async (t) => {
     const rules = '~app:* ~{app:* &* +@all'
     const server = await startRedis(t, { user: { name: 'app', password: SECRET, rules } })
     const url = server.url(`app:${SECRET}`)
@@ -172,7 +207,7 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
     assert.equal(await locks.inspect('leasehold-doctor'), null)
   })
 
-  test('a server that does not answer, also when everybody else has given it up', async (t) => {
+  test('a silent server is a time-out, also while its breaker is open', async (t) => {
     const server = await startRedis(t)
     server.freeze()
     const { ms, value } = await timed(() => diagnose(t, server.url(), { storeTimeout: 300 }))
@@ -184,15 +219,15 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
       await locks.tryAcquire('k').catch(() => {})
       return locks.stats().stores[0].state !== 'closed'
     })
-    // With a request that is refused, in one go.
+    // In one batch with a request that the breaker refuses.
     const [, found] = await Promise.all([locks.tryAcquire('k').catch(() => {}), locks.diagnose()])
     assert.equal(only(found, 'timeout', []).level, 'error')
     server.thaw()
-    // It is asked itself, whatever the breaker says.
+    // diagnose() asks the server although the breaker is open.
     assert.equal((await locks.diagnose()).ok, true)
   })
 
-  test('a round trip that is too slow for the ttl', async (t) => {
+  test('a round trip that is too slow for the ttl is a warning', async (t) => {
     const server = await startRedis(t)
     const delay = 30
     const port = await startTcp(t, (socket) => {
@@ -206,42 +241,42 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
     const { level, message } = only(found, 'slow')
     assert.equal(level, 'warning')
     assert.ok(found.stores[0].roundTrip >= delay - 1, `${found.stores[0].roundTrip}`)
-    // Not by the text: where it was rounded down here, it may be rounded up there.
-    const told = Number(/takes (\d+\.\d) ms/.exec(message)?.[1])
-    assert.ok(Math.abs(told - found.stores[0].roundTrip) <= 0.1, message)
+    // Compares numbers, because the message may round the time the other way.
+    const shown = Number(/takes (\d+\.\d) ms/.exec(message)?.[1])
+    assert.ok(Math.abs(shown - found.stores[0].roundTrip) <= 0.1, message)
     const codes = (await diagnose(t, far, { ttl: 60_000 })).findings.map(({ code }) => code)
     assert.deepEqual(codes, USUAL)
   })
 
-  test('a replica, and a master that waits for none of its own', async (t) => {
+  test('a replica is an error, and a master that waits for no replica has an info', async (t) => {
     const master = await startRedis(t)
     const replica = await startRedis(t, { replicaOf: master.port })
-    await followed(master, 1)
+    await replicated(master, 1)
     assert.equal(only(await diagnose(t, replica.url()), 'readonly').level, 'error')
     const { level, message } = only(await diagnose(t, master.url()), 'replicas')
     assert.equal(level, 'info')
     assert.match(message, /^it has 1 replica and/)
-    const tell = await master.command()
-    await tell('CONFIG', 'SET', 'min-replicas-to-write', 1)
+    const redis = await master.command()
+    await redis('CONFIG', 'SET', 'min-replicas-to-write', 1)
     assert.deepEqual(
       (await diagnose(t, master.url())).findings.map(({ code }) => code),
       USUAL,
     )
   })
 
-  test('minReplicas: too few replicas, just as many, and one to spare', async (t) => {
+  test('minReplicas: too few replicas are an error, just enough are a warning', async (t) => {
     const master = await startRedis(t)
     const locks = createLockClient({ store: master.url(), minReplicas: 1, storeTimeout: 600 })
     atEnd(t, () => locks.close())
-    const look = () => diagnose(t, master.url(), { minReplicas: 1 })
-    const none = only(await look(), 'too-few-replicas')
+    const check = () => diagnose(t, master.url(), { minReplicas: 1 })
+    const none = only(await check(), 'too-few-replicas')
     assert.equal(none.level, 'error')
     assert.match(none.message, /0 replicas connected, and minReplicas asks for 1:/)
     await assert.rejects(locks.tryAcquire('k'), StoreUnavailableError)
 
     await startRedis(t, { replicaOf: master.port })
-    await followed(master, 1)
-    const bare = only(await look(), 'no-spare-replica')
+    await replicated(master, 1)
+    const bare = only(await check(), 'no-spare-replica')
     assert.equal(bare.level, 'warning')
     assert.match(bare.message, /1 replica connected/)
     const lease = await locks.acquire('k')
@@ -252,15 +287,33 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
     )
 
     await startRedis(t, { replicaOf: master.port })
-    await followed(master, 2)
+    await replicated(master, 2)
     assert.deepEqual(
-      (await look()).findings.map(({ code }) => code),
+      (await check()).findings.map(({ code }) => code),
       USUAL,
     )
     assert.match(only(await diagnose(t, master.url()), 'replicas').message, /^it has 2 replicas and/)
   })
 
-  test('a replica whose clock differs from that of its master by more than a tenth of the ttl', async (t) => {
+  test('minReplicas: a server that waits before it copies its data to a replica has a warning', async (t) => {
+    // The default of Redis. The servers of the tests do not wait unless they get these arguments.
+    const slow = await startRedis(t, { args: ['--repl-diskless-sync', 'yes', '--repl-diskless-sync-delay', 5] })
+    const few = ['too-few-replicas', ...USUAL]
+    const check = (minReplicas) => diagnose(t, slow.url(), { minReplicas })
+    const codes = async (minReplicas) => (await check(minReplicas)).findings.map(({ code }) => code).sort()
+    const { level, message } = only(await check(1), 'copy-delay', few)
+    assert.equal(level, 'warning')
+    assert.match(message, /^it waits 5 s before .* set repl-diskless-sync-delay 0 on /)
+    assert.deepEqual(await codes(0), USUAL, 'without minReplicas, no grant waits for a replica')
+    const redis = await slow.command()
+    await redis('CONFIG', 'SET', 'repl-diskless-sync', 'no')
+    assert.deepEqual(await codes(1), few.toSorted(), 'a copy over the disk begins at once')
+    await redis('CONFIG', 'SET', 'repl-diskless-sync', 'yes')
+    await redis('CONFIG', 'SET', 'repl-diskless-sync-delay', 0)
+    assert.deepEqual(await codes(1), few.toSorted())
+  })
+
+  test('a replica whose clock differs from its master by more than a tenth of the ttl is a warning', async (t) => {
     const master = await startRedis(t, { password: SECRET })
     let ahead = 6
     const clock = await startTcp(t, (socket) => {
@@ -272,7 +325,7 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
     })
     const args = ['--masterauth', SECRET, '--replica-announce-port', clock]
     await startRedis(t, { replicaOf: master.port, args })
-    await followed(master, 1)
+    await replicated(master, 1)
     const url = master.url()
     const { level, message } = only(await diagnose(t, url), 'replica-clock', [...USUAL, 'replicas'])
     assert.equal(level, 'warning')
@@ -284,7 +337,7 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
     assert.ok(!(await codes({ ttl: 20_000 })).includes('replica-clock'))
   })
 
-  test('minReplicas: a user who may not ask what replicas have', async (t) => {
+  test('minReplicas: a user without permission for WAIT is an error', async (t) => {
     const server = await startRedis(t, { user: { name: 'app', password: SECRET, rules: '~* &* +@all -wait' } })
     const url = server.url(`app:${SECRET}`)
     const { level, message } = only(await diagnose(t, url, { minReplicas: 1 }), 'denied')
@@ -293,29 +346,29 @@ describe('diagnose: one Redis server', { timeout: 240_000 }, () => {
     assert.equal((await diagnose(t, url)).ok, true)
   })
 
-  test('a server that is nearly full, and one that is', async (t) => {
+  test('a nearly full server is a warning, and a full one is an error', async (t) => {
     const server = await startRedis(t)
-    const tell = await server.command()
-    // So much that it does not matter what connections need.
-    await tell('SETRANGE', 'ballast', 30_000_000, 'x')
-    const used = Number(/^used_memory:(\d+)/m.exec(await tell('INFO', 'memory'))[1])
+    const redis = await server.command()
+    // Large enough that the memory of connections does not matter.
+    await redis('SETRANGE', 'ballast', 30_000_000, 'x')
+    const used = Number(/^used_memory:(\d+)/m.exec(await redis('INFO', 'memory'))[1])
     const locks = createLockClient(server.url())
     atEnd(t, () => locks.close())
-    await tell('CONFIG', 'SET', 'maxmemory', Math.round(used / 0.8))
+    await redis('CONFIG', 'SET', 'maxmemory', Math.round(used / 0.8))
     assert.equal((await diagnose(t, server.url())).ok, true)
-    await tell('CONFIG', 'SET', 'maxmemory', Math.round(used / 0.95))
+    await redis('CONFIG', 'SET', 'maxmemory', Math.round(used / 0.95))
     assert.equal(only(await diagnose(t, server.url()), 'nearly-full').level, 'warning')
     await (await locks.acquire('k')).release()
-    await tell('CONFIG', 'SET', 'maxmemory', Math.round(used * 0.9))
+    await redis('CONFIG', 'SET', 'maxmemory', Math.round(used * 0.9))
     const { level, message } = only(await diagnose(t, server.url()), 'full')
     assert.equal(level, 'error')
     assert.ok(message.includes(String(Math.round(used * 0.9))), message)
     await assert.rejects(locks.tryAcquire('k'), { reason: 'full' })
-    await tell('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru')
+    await redis('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru')
     only(await diagnose(t, server.url()), 'eviction')
   })
 
-  test('nearly as many clients as it takes', async (t) => {
+  test('a server near its limit of clients is a warning', async (t) => {
     const server = await startRedis(t, { args: ['--maxclients', '12'] })
     for (let i = 0; i < 10; i++) {
       const command = await server.command()

@@ -1,5 +1,5 @@
-// No lock is handed over while its work still runs (promise 11), also when a grant, a stop and a
-// close() cross each other.
+// A lock is never handed over while its work still runs, also if a grant, a stop and a close()
+// cross each other.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -84,7 +84,7 @@ overStores('drain: races', (store) => {
     })
   }
 
-  test('the lock of a body is held after the drain while its source still makes it', async (t) => {
+  test('the lock of a body is held after the drain while its source still runs', async (t) => {
     const [locks, other] = [store.client(t), store.client(t)]
     const [key, cancelled, stop] = [store.key(), gate(), gate()]
     const serve = withRequestLock(locks, { key: () => key, until: 'body' }, () => {
@@ -106,7 +106,7 @@ overStores('drain: races', (store) => {
     assert.ok(await until('the lock to be free', () => other.tryAcquire(key), 5_000))
   })
 
-  test('the drain also ends under a fake clock that stands still', async (t) => {
+  test('the drain also ends under a fake clock that does not advance', async (t) => {
     const locks = store.client(t)
     const end = gate()
     const over = locks.withLock(store.key(), () => end.passed)
@@ -138,7 +138,7 @@ overStores('drain: races', (store) => {
       }
       // The timers run next, before the engine's events.
       await new Promise(setImmediate)
-      const asked = locks.withLock(key, section).catch((error) => assert.equal(error.code, 'ERR_LOCK_CLOSED'))
+      const over = locks.withLock(key, section).catch((error) => assert.equal(error.code, 'ERR_LOCK_CLOSED'))
       // The request is sent, and its reply arrives while this thread is blocked.
       await null
       await null
@@ -150,7 +150,7 @@ overStores('drain: races', (store) => {
       await sleep(5)
       if (begun !== undefined) assert.deepEqual([begun.isHeld, begun.signal.aborted], [false, true])
       end.pass()
-      await asked
+      await over
       assert.ok(await until('the lock to be free', () => other.tryAcquire(key), 5_000))
     }
   })

@@ -1,5 +1,5 @@
-// Promise 11: close() leaves the lock to work that still runs, on every store and for every kind of
-// section.
+// A lock is never handed over while its work still runs: close() leaves it to its section, on every
+// store and for every kind of section.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -136,12 +136,12 @@ overStores('drain', (store) => {
   test('a section that outlives the drain sees its signal abort, and its end releases the lock', async (t) => {
     const [locks, other] = [store.client(t, { ttl: 20_000 }), store.client(t)]
     const key = store.key()
-    const heard = once(locks, 'lost')
+    const emitted = once(locks, 'lost')
     const { lease, over, end } = await running('withLock', locks, key)
     const { ms } = await timed(() => locks.close({ drain: 100 }))
     assert.ok(ms >= 99 && ms < 2_500, `${ms} ms`)
     lost('closed')(lease.signal.reason)
-    assert.deepEqual(await heard, [lease, lease.signal.reason])
+    assert.deepEqual(await emitted, [lease, lease.signal.reason])
     assert.deepEqual([lease.isHeld, lease.remaining], [false, 0])
     assert.throws(() => lease.assertHeld(), lost('closed'))
     await assert.rejects(lease.renew(), lost('closed'))
@@ -185,7 +185,7 @@ overStores('drain', (store) => {
       [false, true],
       [false, true],
     ])
-    for (const key of [one, two, three]) assert.ok(await other.tryAcquire(key), 'given back')
+    for (const key of [one, two, three]) assert.ok(await other.tryAcquire(key), 'released')
   })
 
   test('if one lease of several is lost, nothing releases the others while the section runs', async (t) => {
@@ -240,7 +240,7 @@ overStores('drain', (store) => {
     await over
   })
 
-  test('the drain of a client is that of its close(), and of await using', async (t) => {
+  test('close() and await using have the drain of the client by default', async (t) => {
     const locks = store.client(t, { drain: 50 })
     const { lease, over, end } = await running('withLock', locks, store.key())
     await within('the close', locks[Symbol.asyncDispose]())
@@ -299,12 +299,12 @@ overStores('drain', (store) => {
         overlaps = !lease.isHeld || (await other.tryAcquire(key)) !== null
         return 'ran'
       }
-      const asked = locks.withLock(key, section).catch((error) => error.code)
+      const over = locks.withLock(key, section).catch((error) => error.code)
       for (let turn = 0; turn < i % 5; turn++) await new Promise(setImmediate)
       await locks.close()
-      outcomes.push(await asked)
+      outcomes.push(await over)
       assert.equal(overlaps, false)
-      assert.ok(await other.tryAcquire(key), 'nothing is left behind')
+      assert.ok(await other.tryAcquire(key), 'no lock is left behind')
     }
     assert.deepEqual(
       [...new Set(outcomes)].filter((outcome) => !['ran', 'ERR_LOCK_CLOSED'].includes(outcome)),

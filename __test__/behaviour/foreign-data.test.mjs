@@ -32,10 +32,10 @@ describe("other applications' data in Redis", { skip: !storeNames.includes('redi
   }
   const scores = (key) => redis('ZRANGE', key, 0, -1, 'WITHSCORES')
 
-  test('a leaderboard keeps its entries, whatever is asked about it', async (t) => {
+  test('no call changes the entries of a leaderboard', async (t) => {
     const board = ['alice', '100', 'bob', '200']
     await redis('ZADD', 'leaderboard', 100, 'alice', 200, 'bob')
-    // The application uses the key where a lock would have its holders.
+    // The application also uses the key that would have the holders of a lock.
     await redis('ZADD', 'ranks', 100, 'alice', 200, 'bob')
     await redis('HSET', '{ranks}:holders', 'carol', '1 carol')
     const locks = clientOf(t)
@@ -44,7 +44,7 @@ describe("other applications' data in Redis", { skip: !storeNames.includes('redi
     assert.deepEqual([listed.locks.map(({ key }) => key), listed.complete], [['free'], true])
     await free.release()
     for (const key of ['leaderboard', 'ranks']) {
-      for (const ask of [
+      for (const call of [
         () => locks.acquire(key, { wait: 300 }),
         () => locks.tryAcquire(key),
         () => locks.semaphore(key, 3).acquire({ wait: 300 }),
@@ -52,15 +52,15 @@ describe("other applications' data in Redis", { skip: !storeNames.includes('redi
         () => locks.inspect(key),
         () => locks.forceRelease(key),
       ]) {
-        await assert.rejects(ask, refused, `${ask}`)
-        assert.deepEqual(await scores(key), board, `${ask}`)
+        await assert.rejects(call, refused, `${call}`)
+        assert.deepEqual(await scores(key), board, `${call}`)
       }
     }
     assert.deepEqual(await redis('HGETALL', '{ranks}:holders'), ['carol', '1 carol'])
     await redis('DEL', 'leaderboard', 'ranks', '{ranks}:holders')
   })
 
-  test('a sorted set that has an entry to come is not taken for a lock either', async (t) => {
+  test('a sorted set with a score in the future is not treated as a lock', async (t) => {
     const later = String(Date.now() + 3_600_000)
     await redis('ZADD', 'schedule', later, 'job:1')
     const locks = clientOf(t)
@@ -71,7 +71,7 @@ describe("other applications' data in Redis", { skip: !storeNames.includes('redi
     await redis('DEL', 'schedule')
   })
 
-  test('shared leases go on if the server has dropped the key of their holders', async (t) => {
+  test('shared leases stay held if the server has evicted the key of their holders', async (t) => {
     const [locks, others] = [clientOf(t), clientOf(t)]
     const pool = locks.semaphore('evicted', 2)
     const lease = await pool.acquire({ ttl: 1_000 })
@@ -87,13 +87,13 @@ describe("other applications' data in Redis", { skip: !storeNames.includes('redi
     assert.equal(await redis('EXISTS', 'evicted'), 0)
   })
 
-  test('shared leases that ran out still make room', async (t) => {
+  test('shared leases that expired free their permits', async (t) => {
     const locks = clientOf(t)
     const pool = locks.semaphore('pool', 2)
     for (let i = 0; i < 2; i++) await pool.acquire({ ttl: 200, autoRenew: false })
     assert.equal(await redis('TYPE', 'pool'), 'zset')
     assert.equal((await locks.inspect('pool')).holders?.length ?? 2, 2)
-    await until('both to run out', async () => (await locks.inspect('pool')) === null)
+    await until('both to expire', async () => (await locks.inspect('pool')) === null)
     const lease = await pool.acquire({ wait: 5_000 })
     assert.equal(lease.isHeld, true)
     await lease.release()

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createLockClient, createLockWorker } from 'leasehold'
+import { until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 
 const SECRET = 'hunter2'
@@ -70,6 +71,52 @@ test('a signal without removeEventListener() is refused', async (t) => {
   await assert.rejects(locks.acquire('k', { signal }), { name: 'TypeError', code: 'ERR_INVALID_ARG_TYPE' })
 })
 
+test('a signal whose method is no function is refused', async (t) => {
+  const locks = open(t, { store: 'memory:signals' })
+  const signal = { aborted: false, addEventListener() {}, removeEventListener: 7 }
+  await assert.rejects(locks.acquire('k', { signal }), { name: 'TypeError', code: 'ERR_INVALID_ARG_TYPE' })
+})
+
+test('a signal that throws keeps no call from settling', async (t) => {
+  const locks = open(t, { store: 'memory:signals' })
+  const thrown = []
+  const others = process.listeners('uncaughtException')
+  process.removeAllListeners('uncaughtException')
+  process.on('uncaughtException', (error) => thrown.push(error.message))
+  atEnd(t, () => {
+    process.removeAllListeners('uncaughtException')
+    for (const other of others) process.on('uncaughtException', other)
+  })
+  const signal = {
+    aborted: false,
+    addEventListener() {},
+    removeEventListener() {
+      throw new Error('a mistake of the signal')
+    },
+  }
+  const keys = Array.from({ length: 20 }, (_, i) => `k${i}`)
+  const leases = await Promise.all(keys.map((key, i) => locks.acquire(key, i % 2 ? { signal: { ...signal } } : {})))
+  assert.ok(leases.every(({ isHeld }) => isHeld))
+  await until('the mistakes to be thrown', () => thrown.length === 10)
+  assert.deepEqual(thrown, Array(10).fill('a mistake of the signal'))
+})
+
+test('a signal that throws or calls its listener at once leaves no lease held', async (t) => {
+  const locks = open(t, { store: 'memory:odd-signals' })
+  const methods = { aborted: false, removeEventListener() {} }
+  const mistake = new Error('a mistake of the signal')
+  const throws = {
+    ...methods,
+    addEventListener() {
+      throw mistake
+    },
+  }
+  await assert.rejects(locks.acquire('k', { signal: throws }), mistake)
+  const calls = { ...methods, reason: 'odd', addEventListener: (_, listener) => listener() }
+  await assert.rejects(locks.acquire('k', { signal: calls }), { code: 'ERR_LOCK_ABORTED', cause: 'odd' })
+  await (await locks.acquire('k', { wait: 1_000 })).release()
+})
+
 test('a polluted prototype names no store in the environment', async () => {
   const { LEASEHOLD_URL, REDIS_URL, NODE_ENV } = process.env
   for (const name of ['LEASEHOLD_URL', 'REDIS_URL']) delete process.env[name]
@@ -86,7 +133,7 @@ test('a polluted prototype names no store in the environment', async () => {
   }
 })
 
-test('options that a class or another object has are an error, and are not overlooked', async (t) => {
+test('options that are inherited from a class or an object are an error', async (t) => {
   class Config {
     get ttl() {
       return 50
@@ -114,7 +161,7 @@ function shifting(first, later) {
   })
 }
 
-test('an array is read once: what was checked is what counts', async (t) => {
+test('an array is read once, so the client uses the elements that it checked', async (t) => {
   const locks = open(t, 'memory:shifting')
   const lease = await locks.acquire(shifting(['a', 'b'], ['a\0c', 'lone \ud800']))
   assert.deepEqual(lease.keys, ['a', 'b'])
@@ -126,7 +173,7 @@ test('an array is read once: what was checked is what counts', async (t) => {
   assert.equal(process.listenerCount('SIGNONE'), 0)
 })
 
-test('what was given in the wrong place is in no message', () => {
+test('no message shows a secret that was given in the wrong place', () => {
   const misplaced = [
     () => createLockClient(`${SECRET}@h:6379`),
     () => createLockClient(`${SECRET}:6379`),
@@ -162,8 +209,8 @@ test('what was given in the wrong place is in no message', () => {
     assert.throws(
       call,
       (error) => {
-        const told = `${error.message}\n${error.stack}\n${JSON.stringify(error)}\n${error.cause ?? ''}`
-        const shown = told.replaceAll(/^.*hostile-options.*$/gm, '')
+        const text = `${error.message}\n${error.stack}\n${JSON.stringify(error)}\n${error.cause ?? ''}`
+        const shown = text.replaceAll(/^.*hostile-options.*$/gm, '')
         assert.ok(!shown.includes(SECRET), `${call}: ${error.message}`)
         return true
       },
@@ -180,7 +227,7 @@ test('an array with too many elements is refused before it is copied', async (t)
   await assert.rejects(locks.acquire(sparse), tooLong)
   await assert.rejects(locks.tryAcquire(sparse), tooLong)
   await assert.rejects(
-    locks.withLock(sparse, () => assert.fail('it ran')),
+    locks.withLock(sparse, () => assert.fail('the section ran')),
     tooLong,
   )
   assert.throws(() => createLockClient(sparse), tooLong)

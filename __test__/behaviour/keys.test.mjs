@@ -1,4 +1,4 @@
-// Keys of every kind, and what is kept secret, on every store.
+// Unusual keys, and the secrecy of tokens, on every store.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -28,7 +28,7 @@ const UNUSUAL = {
   '1024 bytes of 4 each': '🔒'.repeat(256),
 }
 
-// Pairs that a careless comparison takes for one key.
+// Pairs of keys that a careless comparison would confuse.
 const ALIKE = [
   ['a', 'A'],
   ['a', 'a '],
@@ -41,7 +41,7 @@ const ALIKE = [
 
 overStores('keys', (store) => {
   for (const [name, key] of Object.entries(UNUSUAL)) {
-    test(`a key with ${name}`, async (t) => {
+    test(`a key with ${name} can be locked`, async (t) => {
       const prefix = `${store.key()}:`
       const [a, b] = [store.client(t, { prefix }), store.client(t, { prefix })]
       const lease = await a.acquire(key)
@@ -56,7 +56,7 @@ overStores('keys', (store) => {
     })
   }
 
-  test('keys that are alike are not the same', async (t) => {
+  test('similar keys are different locks', async (t) => {
     const locks = store.client(t, { prefix: `${store.key()}:` })
     for (const pair of ALIKE) {
       const leases = await Promise.all(pair.map((key) => locks.tryAcquire(key)))
@@ -65,7 +65,7 @@ overStores('keys', (store) => {
     }
   })
 
-  test('the token is shown to nobody who does not ask for it', async (t) => {
+  test('only the token property shows the token', async (t) => {
     const locks = store.client(t)
     const lease = await locks.acquire(store.key())
     const { token } = lease
@@ -89,7 +89,7 @@ overStores('keys', (store) => {
     assert.ok(!inspect(lease.signal.reason, { showHidden: true, depth: 10 }).includes(token))
   })
 
-  test('a shown lease says what a reader wants to know', async (t) => {
+  test('util.inspect() of a lease shows its key and fence', async (t) => {
     const lease = await store.client(t).acquire(store.key())
     assert.ok(inspect(lease).includes(lease.key), inspect(lease))
     assert.ok(inspect(lease).includes(String(lease.fence)), inspect(lease))

@@ -1,6 +1,6 @@
-// Checks the messages about mistakes that a new user makes: what was given, where, and what to
-// write instead. (store-mistakes.test.mjs has the mistakes with the store; bad-input.test.mjs has
-// the classes and codes of errors.)
+// Checks the messages about mistakes of new users: what was given, where, and what to write
+// instead. store-mistakes.test.mjs has the mistakes with the store, and bad-arguments.test.mjs has
+// the classes and codes of errors.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -21,17 +21,17 @@ const MISTAKES = [
   ['the key is a promise', (locks) => locks.acquire(Promise.resolve('k')), key('a promise: await it first')],
   ['withLock: no key', (locks) => locks.withLock(noop), key('a function: the key comes before it')],
   [
-    'withLock: the key behind the function',
+    'withLock: the key after the function',
     (locks) => locks.withLock(noop, 'k'),
     key('a function: the key comes before it'),
   ],
   [
-    'withLock: the options behind the function',
+    'withLock: the options after the function',
     (locks) => locks.withLock('k', noop, { ttl: 500 }),
     fn('options: they come before the function'),
   ],
   [
-    'withLock of a semaphore: the options behind the function',
+    'withLock of a semaphore: the options after the function',
     (locks) => locks.semaphore('k', 2).withLock(noop, { ttl: 500 }),
     fn('options: they come before the function'),
   ],
@@ -40,19 +40,19 @@ const MISTAKES = [
     (locks) => locks.withLock('k', (async () => {})()),
     fn('a promise: give the function, and do not call it'),
   ],
-  ['acquire: a number for options', (locks) => locks.acquire('k', 5_000), options('ttl', 'type number')],
+  ['acquire: a number instead of options', (locks) => locks.acquire('k', 5_000), options('ttl', 'type number')],
   [
-    'acquire: a promise for options',
+    'acquire: a promise instead of options',
     (locks) => locks.acquire('k', Promise.resolve({})),
     options('ttl', 'a promise: await it first'),
   ],
   [
-    'acquire: a map for options',
+    'acquire: a map instead of options',
     (locks) => locks.acquire('k', new Map([['ttl', 50]])),
     options('ttl', 'an instance of Map'),
   ],
-  ['close: a number for options', (locks) => locks.close(5_000), options('drain', 'type number')],
-  ['list: a pattern for options', (locks) => locks.list('a*'), options('pattern', 'type string')],
+  ['close: a number instead of options', (locks) => locks.close(5_000), options('drain', 'type number')],
+  ['list: a pattern instead of options', (locks) => locks.list('a*'), options('pattern', 'type string')],
   [
     'signal: the controller',
     (locks) => locks.acquire('k', { signal: new AbortController() }),
@@ -98,45 +98,46 @@ const MISTAKES = [
 ]
 
 describe('mistakes', () => {
-  for (const [what, call, said] of MISTAKES) {
+  for (const [what, call, message] of MISTAKES) {
     test(what, async (t) => {
       const locks = createLockClient('memory:mistakes')
       atEnd(t, () => locks.close())
       const { error } = await timed(async () => call(locks))
-      assert.equal(error?.message, said)
+      assert.equal(error?.message, message)
     })
   }
 })
 
-// Node 20 has the symbol, and no syntax for it: this is what `using` does at the end of its block.
+// Node 20 has Symbol.dispose and no `using`. The tests call what `using` calls at the end of its
+// block.
 describe('using without await', { skip: Symbol.dispose === undefined }, () => {
-  const said = (name) => new RegExp(`^A ${name} ends asynchronously, so "using" .*: write "await using"`)
+  const messageFor = (name) => new RegExp(`^A ${name} ends asynchronously, so "using" .*: write "await using"`)
 
-  test('a lease is released, and the error says what to write', async (t) => {
+  test('the lease is released, and the error says what to write', async (t) => {
     const locks = createLockClient('memory:using')
     atEnd(t, () => locks.close())
     for (const [name, lease] of [
       ['Lease', await locks.acquire('a')],
       ['MultiLease', await locks.acquire(['b', 'c'])],
     ]) {
-      assert.throws(() => lease[Symbol.dispose](), { name: 'TypeError', message: said(name) })
+      assert.throws(() => lease[Symbol.dispose](), { name: 'TypeError', message: messageFor(name) })
       await until('the release', () => !lease.isHeld)
     }
     assert.equal(await locks.inspect('a'), null)
   })
 
-  test('a client, a schedule and a worker are ended, too', async () => {
+  test('a client, a schedule and a worker also end', async () => {
     const locks = createLockClient('memory:using')
     const schedule = locks.schedule('n', '@daily', noop)
-    const campaign = createLockWorker({ ...worker, client: locks, store: undefined }).start()
-    for (const [name, one] of [
+    const lockWorker = createLockWorker({ ...worker, client: locks, store: undefined }).start()
+    for (const [name, resource] of [
       ['Schedule', schedule],
-      ['LockWorker', campaign],
+      ['LockWorker', lockWorker],
       ['LockClient', locks],
     ]) {
-      assert.throws(() => one[Symbol.dispose](), { name: 'TypeError', message: said(name) })
+      assert.throws(() => resource[Symbol.dispose](), { name: 'TypeError', message: messageFor(name) })
     }
-    await until('their ends', () => schedule.next === null && campaign.state === 'idle')
+    await until('their ends', () => schedule.next === null && lockWorker.state === 'idle')
     await assert.rejects(locks.acquire('k'), { code: 'ERR_LOCK_CLOSED' })
   })
 })

@@ -1,39 +1,39 @@
-// Doing a thing once: who does it, who does not, and what is left when it fails.
+// once(): one caller runs the work of an id, the others do not, and a failure leaves no id behind.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { createLockClient, LockAbortedError, LockClosedError, StoreUnavailableError } from 'leasehold'
-import { until } from '../support/clock.mjs'
+import { until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { freePort } from '../support/ports.mjs'
 import { startRelay } from '../support/relay.mjs'
 import { startRedis } from '../support/servers.mjs'
-import { overStores } from '../support/stores.mjs'
+import { overStores, storeNames } from '../support/stores.mjs'
 
-const NOT = { ran: false }
-const unexpected = () => assert.fail('it was done already')
+const NOT_RUN = { ran: false }
+const unexpected = () => assert.fail('the work ran again')
 const mistake = new Error('a mistake of the user')
 const failing = () => {
   throw mistake
 }
 
 overStores('once', (store) => {
-  test('of many who ask at the same time one does it, and the others are told', async (t) => {
+  test('if many callers ask at the same time, one runs the work, and the others get ran: false', async (t) => {
     const clients = [store.client(t), store.client(t), store.client(t)]
     const key = store.key()
     let runs = 0
-    const asked = Array.from({ length: 30 }, (_, i) => clients[i % 3].once(key, 'id', () => ++runs))
-    const outcomes = await Promise.all(asked)
+    const calls = Array.from({ length: 30 }, (_, i) => clients[i % 3].once(key, 'id', () => ++runs))
+    const outcomes = await Promise.all(calls)
     assert.deepEqual(
       outcomes.filter(({ ran }) => ran),
       [{ ran: true, value: 1, kept: true }],
     )
-    for (const outcome of outcomes.filter(({ ran }) => !ran)) assert.deepEqual(outcome, NOT)
+    for (const outcome of outcomes.filter(({ ran }) => !ran)) assert.deepEqual(outcome, NOT_RUN)
     assert.equal(runs, 1)
-    for (const locks of clients) assert.deepEqual(await locks.once(key, 'id', unexpected), NOT)
+    for (const locks of clients) assert.deepEqual(await locks.once(key, 'id', unexpected), NOT_RUN)
   })
 
-  test('nobody waits for who does it; the lease is held meanwhile, and the mark outlives the client', async (t) => {
+  test('other callers do not wait for the work, its lease is held, and the id outlives the client', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     let finish
@@ -47,7 +47,7 @@ overStores('once', (store) => {
       return 'done'
     })
     await until('it to begin', () => lease)
-    assert.deepEqual(await b.once(key, 'id', unexpected), NOT)
+    assert.deepEqual(await b.once(key, 'id', unexpected), NOT_RUN)
     assert.equal(lease.isHeld, true)
     assert.equal(lease.key, `${key}@once:id`)
     assert.equal(a.stats().held, 1)
@@ -55,12 +55,12 @@ overStores('once', (store) => {
     assert.deepEqual(await doing, { ran: true, value: 'done', kept: true })
     assert.equal(a.stats().held, 0)
     await a.close()
-    assert.deepEqual(await b.once(key, 'id', unexpected), NOT)
+    assert.deepEqual(await b.once(key, 'id', unexpected), NOT_RUN)
     const info = await b.inspect(`${key}@once:id`)
-    assert.ok(info.remaining > 3_590_000 && info.remaining <= 3_600_000, `an hour, not ${info.remaining}`)
+    assert.ok(info.remaining > 3_590_000 && info.remaining <= 3_600_000, `not an hour: ${info.remaining}`)
   })
 
-  test('other ids and other keys are other things', async (t) => {
+  test('each pair of key and id runs once', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     const pairs = [
@@ -75,10 +75,10 @@ overStores('once', (store) => {
       [`{${key}}`, 'a'],
     ]
     for (const [k, id] of pairs) assert.equal((await locks.once(k, id, () => id)).value, id)
-    for (const [k, id] of pairs) assert.deepEqual(await locks.once(k, id, unexpected), NOT)
+    for (const [k, id] of pairs) assert.deepEqual(await locks.once(k, id, unexpected), NOT_RUN)
   })
 
-  test('what fails is forgotten, and whoever asks next tries; its own error comes out', async (t) => {
+  test('if the work fails, its error is thrown, and the next caller runs the work', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     await assert.rejects(a.once(key, 'id', failing), mistake)
@@ -92,34 +92,34 @@ overStores('once', (store) => {
     )
     const outcome = await b.once(key, 'id', (lease) => lease.fence)
     assert.ok(outcome.value > fence)
-    assert.deepEqual(await a.once(key, 'id', unexpected), NOT)
+    assert.deepEqual(await a.once(key, 'id', unexpected), NOT_RUN)
   })
 
-  test("onFailure: 'keep': what fails is not tried again", async (t) => {
+  test("with onFailure: 'keep', failed work is not run again", async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     await assert.rejects(a.once(key, 'id', failing, { onFailure: 'keep' }), mistake)
-    assert.deepEqual(await b.once(key, 'id', unexpected), NOT)
+    assert.deepEqual(await b.once(key, 'id', unexpected), NOT_RUN)
   })
 
-  test('keep: then it is forgotten', async (t) => {
+  test('the id is forgotten after keep', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     const options = { ttl: 200, keep: 400 }
     assert.equal((await a.once(key, 'id', () => 1, options)).kept, true)
-    assert.deepEqual(await b.once(key, 'id', unexpected, options), NOT)
+    assert.deepEqual(await b.once(key, 'id', unexpected, options), NOT_RUN)
     const start = performance.now()
-    await until('it to be forgotten', async () => (await b.once(key, 'id', () => 2, options)).ran)
+    await until('the id to be forgotten', async () => (await b.once(key, 'id', () => 2, options)).ran)
     assert.ok(performance.now() - start < 2_000)
   })
 
-  test('a mark that is as long as it may be, and one that is longer', async (t) => {
+  test('key and id may have 1024 bytes together, and no more', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     const room = 1_024 - Buffer.byteLength(`${key}@once:`)
     const id = 'i'.repeat(room)
     assert.equal((await locks.once(key, id, () => 1)).ran, true)
-    assert.deepEqual(await locks.once(key, id, unexpected), NOT)
+    assert.deepEqual(await locks.once(key, id, unexpected), NOT_RUN)
     const tooLong = { constructor: RangeError, code: 'ERR_OUT_OF_RANGE', message: /1025 bytes/ }
     await assert.rejects(locks.once(key, `${id}i`, unexpected), tooLong)
     await assert.rejects(locks.once(key, `${'@'.repeat(room / 2)}`, unexpected), { code: 'ERR_OUT_OF_RANGE' })
@@ -140,11 +140,11 @@ overStores('once', (store) => {
       return 'done'
     })
     assert.deepEqual(closing, { ran: true, value: 'done', kept: true })
-    assert.deepEqual(await b.once(key, 'other', unexpected), NOT)
+    assert.deepEqual(await b.once(key, 'other', unexpected), NOT_RUN)
     assert.deepEqual(errors, [])
   })
 
-  test('a client that is closed, and a signal that is aborted: nothing runs', async (t) => {
+  test('a closed client and an aborted signal run nothing', async (t) => {
     const locks = store.client(t)
     const signal = AbortSignal.abort()
     await assert.rejects(locks.once('key', 'id', unexpected, { signal }), LockAbortedError)
@@ -152,15 +152,15 @@ overStores('once', (store) => {
     await assert.rejects(locks.once('key', 'id', unexpected), LockClosedError)
   })
 
-  test('with two arguments it is the once() of every event emitter', async (t) => {
+  test('with two arguments, once() is that of EventEmitter', async (t) => {
     const locks = store.client(t)
-    const heard = []
+    const errors = []
     assert.equal(
-      locks.once('error', (error) => heard.push(error)),
+      locks.once('error', (error) => errors.push(error)),
       locks,
     )
     locks.emit('error', mistake)
-    assert.deepEqual(heard, [mistake])
+    assert.deepEqual(errors, [mistake])
     assert.equal(locks.listenerCount('error'), 0)
   })
 })
@@ -180,7 +180,7 @@ test('memory: the ids and tickets of closed clients are still valid', async () =
   })
   assert.equal(kept, true)
   await use(async (locks) => {
-    assert.deepEqual(await locks.once('key', 'id', unexpected), NOT)
+    assert.deepEqual(await locks.once('key', 'id', unexpected), NOT_RUN)
     assert.equal(await locks.tryAcquire('detached'), null)
     const lease = await locks.adopt(ticket)
     assert.equal(lease.fence, fence)
@@ -190,7 +190,7 @@ test('memory: the ids and tickets of closed clients are still valid', async () =
 })
 
 describe('once: a store that fails', { timeout: 60_000 }, () => {
-  test('is asked again for `wait`, and then nothing has run', async (t) => {
+  test('once() asks the store until `wait` ends, and rejects without running the work', async (t) => {
     const locks = createLockClient(`redis://127.0.0.1:${await freePort()}`)
     atEnd(t, () => locks.close())
     const start = performance.now()
@@ -201,7 +201,7 @@ describe('once: a store that fails', { timeout: 60_000 }, () => {
     await assert.rejects(locks.once('key', 'id', unexpected, { signal }), LockAbortedError)
   })
 
-  test('and is back within `wait`: it is done', async (t) => {
+  test('if the store is back within `wait`, one caller runs the work', async (t) => {
     const server = await startRedis(t, { keep: true })
     const [a, b] = [createLockClient(server.url()), createLockClient(server.url())]
     atEnd(t, () => Promise.all([a.close(), b.close()]))
@@ -212,7 +212,7 @@ describe('once: a store that fails', { timeout: 60_000 }, () => {
     assert.deepEqual((await outcomes).map(({ ran }) => ran).sort(), [false, true])
   })
 
-  test('and swallows its answers: what was granted unheard is not taken for somebody else', async (t) => {
+  test('a grant whose reply was lost does not count as the work of another client', async (t) => {
     const server = await startRedis(t)
     const relay = await startRelay(t, server.port)
     const locks = createLockClient({ store: `redis://127.0.0.1:${relay.port}`, storeTimeout: 100, name: 'me' })
@@ -225,7 +225,7 @@ describe('once: a store that fails', { timeout: 60_000 }, () => {
       const held = await server.ask('EXISTS', ...ids.map((id) => `lock:key@once:${id}`))
       return held === ids.length
     })
-    // Nor do the releases arrive. When it is back, they race with those who ask again.
+    // The releases do not arrive, either. When the server is back, they race with the new requests.
     relay.bar()
     await until('time-outs', () => locks.stats().errors >= ids.length)
     relay.cut()
@@ -236,7 +236,7 @@ describe('once: a store that fails', { timeout: 60_000 }, () => {
     )
   })
 
-  test('between the work and the mark: it is made to remember as soon as it is back', async (t) => {
+  test('if the store fails after the work, the client stores the id as soon as the store is back', async (t) => {
     const server = await startRedis(t, { keep: true })
     const [a, b] = [createLockClient({ store: server.url(), storeTimeout: 100 }), createLockClient(server.url())]
     atEnd(t, () => Promise.all([a.close(), b.close()]))
@@ -244,10 +244,10 @@ describe('once: a store that fails', { timeout: 60_000 }, () => {
     await until('an attempt', () => a.stats().errors > 0)
     await server.start()
     assert.equal((await doing).kept, true)
-    assert.deepEqual(await b.once('key', 'id', unexpected), NOT)
+    assert.deepEqual(await b.once('key', 'id', unexpected), NOT_RUN)
   })
 
-  test('for longer than the lease lives: the value comes out, and that it is not kept is told', async (t) => {
+  test('if the store fails for longer than the ttl, once() returns the value with kept: false', async (t) => {
     const server = await startRedis(t)
     const locks = createLockClient({ store: server.url(), storeTimeout: 100 })
     atEnd(t, () => locks.close())
@@ -278,7 +278,7 @@ describe('once: a quorum', { timeout: 60_000 }, () => {
     return { servers, clientOf }
   }
 
-  test('of many who ask at the same time one does it, and most nodes remember', async (t) => {
+  test('one of many callers runs the work, and a majority of nodes keeps the id', async (t) => {
     const { servers, clientOf } = await openQuorum(t)
     const clients = Array.from({ length: 6 }, clientOf)
     for (let round = 0; round < 20; round++) {
@@ -286,11 +286,11 @@ describe('once: a quorum', { timeout: 60_000 }, () => {
       assert.equal(outcomes.filter(({ ran }) => ran).length, 1, `round ${round}`)
     }
     await servers[0].kill()
-    assert.deepEqual(await clients[0].once('key', 'id-7', unexpected), NOT)
+    assert.deepEqual(await clients[0].once('key', 'id-7', unexpected), NOT_RUN)
     assert.equal((await clients[1].once('key', 'another', () => 1)).kept, true)
   })
 
-  test('votes that were split are nobody who does it', async (t) => {
+  test('split votes do not count as a client that runs the work', async (t) => {
     const { servers, clientOf } = await openQuorum(t)
     const locks = clientOf()
     await locks.ready()
@@ -298,15 +298,61 @@ describe('once: a quorum', { timeout: 60_000 }, () => {
     atEnd(t, () => {
       for (const node of nodes) node.close()
     })
-    // Two others have a node each, and are about to give way.
+    // Two other clients have one node each, and are about to release them.
     await Promise.all(nodes.map((node, i) => node('SET', 'lock:key@once:id', `other-${i}`, 'PX', 40)))
     assert.equal((await locks.once('key', 'id', () => 'done')).value, 'done')
   })
 
-  test('while somebody does it, the others are told', async (t) => {
+  test('other callers get ran: false while the work runs', async (t) => {
     const { clientOf } = await openQuorum(t)
     const [a, b] = [clientOf(), clientOf()]
     const outcome = await a.once('key', 'id', () => b.once('key', 'id', unexpected))
-    assert.deepEqual(outcome, { ran: true, value: NOT, kept: true })
+    assert.deepEqual(outcome, { ran: true, value: NOT_RUN, kept: true })
+  })
+})
+
+describe('once: a user who lacks a right', { skip: !storeNames.includes('redis'), timeout: 60_000 }, () => {
+  const start = async (t, rules) => {
+    const server = await startRedis(t, { user: { name: 'app', password: 'secret', rules: `~* &* +@all ${rules}` } })
+    const errors = []
+    const locks = createLockClient({ store: server.url('app:secret'), ttl: 1_000 })
+    locks.on('error', (error) => errors.push(error))
+    atEnd(t, () => locks.close({ drain: 0 }))
+    return { server, locks, errors }
+  }
+  const names = (command) => ({
+    code: 'ERR_STORE_UNAVAILABLE',
+    reason: 'denied',
+    message: new RegExp(`'?${command}'?.*\\+get`),
+  })
+
+  test('to read marks: it rejects, the work does not run, and the lock is free', async (t) => {
+    const { server, locks } = await start(t, '-get')
+    await within('once() to end', assert.rejects(locks.once('k', 'id', unexpected), names('get')), 5_000)
+    const redis = await server.command()
+    assert.equal(await redis('EXISTS', 'lock:k@once:id'), 0)
+  })
+
+  test('to read marks, since an earlier call: it ends, and the error is told', async (t) => {
+    const { server, locks, errors } = await start(t, '')
+    assert.deepEqual(await locks.once('k', '1', () => 1), { ran: true, value: 1, kept: true })
+    const redis = await server.command()
+    await redis('ACL', 'SETUSER', 'app', '-get')
+    const asked = locks.once('k', '2', () => 2)
+    assert.deepEqual(await within('once() to end', asked, 5_000), { ran: true, value: 2, kept: false })
+    assert.equal(errors.length, 1)
+    assert.match(errors[0].message, names('get').message)
+    assert.equal(errors[0].reason, 'denied')
+    await redis('ACL', 'SETUSER', 'app', '+get')
+    assert.deepEqual(await locks.once('k', '2', () => 3), { ran: true, value: 3, kept: true })
+  })
+
+  test('to read marks: a schedule does not run its job, and says why', async (t) => {
+    const { locks } = await start(t, '-get')
+    const schedule = locks.schedule('job', '* * * * * *', unexpected)
+    const missed = new Promise((resolve) => schedule.once('missed', (_, error) => resolve(error)))
+    const error = await within('the tick to be missed', missed, 10_000)
+    assert.equal(error.reason, 'denied')
+    await schedule.stop()
   })
 })

@@ -1,4 +1,4 @@
-// list() and forceRelease(): what whoever operates locks needs, on every store.
+// list() and forceRelease(), which an operator of locks needs, on every store.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -8,7 +8,7 @@ import { aborted, lost } from '../support/leases.mjs'
 import { overStores } from '../support/stores.mjs'
 
 overStores('operating', (store) => {
-  test('list tells what is held below the prefix, in the order of the keys', async (t) => {
+  test('list() returns the held locks of the prefix, in the order of their keys', async (t) => {
     const prefix = `${store.key()}*?[`
     const [a, b] = [store.client(t, { name: 'a', prefix }), store.client(t, { name: 'b', prefix })]
     const outside = store.client(t, { prefix: prefix.slice(0, -1) })
@@ -27,14 +27,14 @@ overStores('operating', (store) => {
     assert.deepEqual([config.shared, config.holder, mail.shared], [true, 'b', false])
     assert.deepEqual([mail.holder, mail.fence, mail.waiters[0].holder], ['a', lease.fence, 'b'])
     assert.ok(mail.remaining > 10_000 && mail.remaining <= 20_000, `${mail.remaining}`)
-    assert.ok(!JSON.stringify(locks).includes(lease.token), 'whoever looks must not learn the token')
+    assert.ok(!JSON.stringify(locks).includes(lease.token), 'the result must not contain the token')
 
     const keys = async (options) => (await b.list(options)).locks.map(({ key }) => key)
     assert.deepEqual(await keys({ pattern: 'mail:*' }), ['mail:1', 'mail:2'])
     assert.deepEqual(await keys({ pattern: '?????2' }), ['mail:2'])
     assert.deepEqual(await keys({ pattern: '\\*' }), ['*'])
     await a.once('welcome', '7', () => {})
-    assert.deepEqual(await keys({}), ['*', 'config', 'mail:1', 'mail:2'], 'what was done is not what is held')
+    assert.deepEqual(await keys({}), ['*', 'config', 'mail:1', 'mail:2'], 'an id of once() is not a held lock')
     assert.deepEqual(await keys({ pattern: 'welcome@once:*' }), ['welcome@once:7'])
     const part = await b.list({ limit: 2 })
     assert.deepEqual([part.locks.length, part.complete], [2, false])
@@ -43,7 +43,7 @@ overStores('operating', (store) => {
     assert.deepEqual(await keys({ pattern: 'mail:1' }), [])
   })
 
-  test('forceRelease hands the lock on; the old holder learns it at its next renewal, and fences grow', async (t) => {
+  test('forceRelease() hands the lock to the next waiter, and the old holder loses it at its next renewal', async (t) => {
     const [a, b, c] = ['a', 'b', 'c'].map((name) => store.client(t, { name }))
     const key = store.key()
     assert.equal(await c.forceRelease(key), false)
@@ -55,7 +55,7 @@ overStores('operating', (store) => {
     assert.ok(second.fence > lease.fence)
     await aborted(lease)
     assert.throws(() => lease.assertHeld(), lost('taken'))
-    // Where nobody waits it is just free.
+    // Without a waiter, the lock is free.
     assert.equal(await c.forceRelease(key), true)
     assert.equal(await c.inspect(key), null)
     assert.equal(await c.forceRelease(key), false)
@@ -63,7 +63,7 @@ overStores('operating', (store) => {
     assert.ok(await c.tryAcquire(key))
   })
 
-  test('forceRelease ends all leases of a shared lock', async (t) => {
+  test('forceRelease() ends all leases of a shared lock', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     const permits = a.semaphore(key, 3)

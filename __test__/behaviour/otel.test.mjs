@@ -1,4 +1,4 @@
-// `leasehold/otel`, with the SDK of OpenTelemetry and exporters that keep what they get.
+// `leasehold/otel`, with the SDK of OpenTelemetry and in-memory exporters.
 
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
@@ -20,9 +20,9 @@ import { startRedis } from '../support/servers.mjs'
 import { overStores } from '../support/stores.mjs'
 import { instrumented, tracing } from '../support/tracing.mjs'
 
-const { size } = createRequire(import.meta.url)('../../dist/otel/holders.js')
+const { size } = createRequire(import.meta.url)('../../dist/integrations/otel/holders.js')
 
-/** A provider of meters, and what they have measured: by name, the data points. */
+/** Returns a meter provider, and `read()`, which resolves with the data points of each metric. */
 function metering() {
   const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
   const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 31 - 1 })
@@ -42,7 +42,7 @@ before(() => context.setGlobalContextManager(new AsyncLocalStorageContextManager
 after(() => context.disable())
 
 overStores('otel', (store) => {
-  test('calls and leases are spans below the caller’s, with what they are about', async (t) => {
+  test('calls and leases are child spans of the caller, with the attributes of the lock', async (t) => {
     const { tracerProvider, begun, spans, named } = tracing()
     const locks = instrumented(t, store.client(t, { name: 'me' }), { tracerProvider })
     const key = store.key()
@@ -79,14 +79,14 @@ overStores('otel', (store) => {
     assert.equal(hold.attributes['leasehold.outcome'], 'released')
   })
 
-  test('who waited is linked to the hold that it waited for, also that of another client', async (t) => {
+  test('the span of a waiter links to the hold that it waited for, also of another client', async (t) => {
     const { tracerProvider, named } = tracing()
     const [one, other] = [1, 2].map(() => instrumented(t, store.client(t), { tracerProvider }))
     const key = store.key()
     const first = await one.acquire(key)
     const waiting = other.acquire(key)
     const third = waiting.then(() => one.acquire(key))
-    await until('somebody to wait', () => other.stats().waiting === 1)
+    await until('a waiter', () => other.stats().waiting === 1)
     await first.release()
     await (await waiting).release()
     await (await third).release()
@@ -94,10 +94,10 @@ overStores('otel', (store) => {
     const [a, b] = named('hold').map((span) => span.spanContext().spanId)
     const links = named('acquire').map((span) => span.links.map((link) => link.context.spanId))
     assert.deepEqual(links, [[], [a], [b], []])
-    assert.equal(size(), 0, 'nothing is kept')
+    assert.equal(size(), 0, 'the map of holders is empty')
   })
 
-  test('who gives up is linked to whoever holds it still, and every span ends', async (t) => {
+  test('the span of a time-out links to the current hold, and every span ends', async (t) => {
     const { tracerProvider, begun, spans, named } = tracing()
     const locks = instrumented(t, store.client(t), { tracerProvider, inspectAfter: 10 })
     const key = store.key()
@@ -114,12 +114,12 @@ overStores('otel', (store) => {
     await assert.rejects(locks.acquire(key))
     await assert.rejects(lease.renew())
     assert.equal(begun.length, spans.length, 'a span is open')
-    const told = named('acquire').map(({ attributes, status }) => [
+    const outcomes = named('acquire').map(({ attributes, status }) => [
       attributes['leasehold.outcome'],
       attributes['error.type'],
       status.code === SpanStatusCode.ERROR,
     ])
-    assert.deepEqual(told, [
+    assert.deepEqual(outcomes, [
       ['acquired', undefined, false],
       ['timeout', 'ERR_LOCK_TIMEOUT', true],
       ['aborted', 'ERR_LOCK_ABORTED', false],
@@ -140,10 +140,10 @@ overStores('otel', (store) => {
     const reasons = named('hold').map(({ attributes }) => attributes['leasehold.reason'])
     assert.deepEqual(reasons, ['expired', 'closed'])
     assert.equal(named('renew')[0].status.code, SpanStatusCode.ERROR)
-    assert.equal(size(), 0, 'nothing is kept')
+    assert.equal(size(), 0, 'the map of holders is empty')
   })
 
-  test('metrics are in seconds, and tell what became of what', async (t) => {
+  test('metrics are in seconds, and have the outcome of each call and lease', async (t) => {
     const { meterProvider, read } = metering()
     const locks = instrumented(t, store.client(t, { name: 'measured' }), { meterProvider })
     const key = store.key()
@@ -170,12 +170,12 @@ overStores('otel', (store) => {
     const keys = Object.values(then)
       .flat()
       .flatMap(({ attributes }) => Object.values(attributes))
-    assert.equal(keys.includes(key), false, 'a key among the attributes of a metric')
+    assert.equal(keys.includes(key), false, 'a metric has a key as an attribute')
   })
 })
 
 describe('otel: one Redis', () => {
-  test('the server is in the attributes, its password is not; its loss is an error', async (t) => {
+  test('the attributes name the server without its password, and an outage is an error', async (t) => {
     const redis = await startRedis(t, { password: 's3cret' })
     const { tracerProvider, named } = tracing()
     const { meterProvider, read } = metering()
@@ -202,7 +202,7 @@ describe('otel: one Redis', () => {
     assert.equal(JSON.stringify([named('acquire').map((span) => span.attributes), now]).includes('s3cret'), false)
   })
 
-  test('twice is an error, and after disable() nothing is told any more', async (t) => {
+  test('a second instrument() is an error, and disable() ends the reports', async (t) => {
     const { tracerProvider, spans } = tracing()
     const locks = createLockClient('memory:otel')
     atEnd(t, () => locks.close())

@@ -1,4 +1,4 @@
-// `leasehold/prometheus`, with prom-client itself.
+// `leasehold/prometheus`, with prom-client.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -11,21 +11,23 @@ import { aborted } from '../support/leases.mjs'
 import { startRedis } from '../support/servers.mjs'
 import { overStores } from '../support/stores.mjs'
 
-/** What a scrape of `register` reads: name and labels → value, as in the text that Prometheus gets. */
+/**
+ * Scrapes `register`. Returns the values by name and labels, as in the text that Prometheus gets.
+ */
 async function scrape(register) {
   const lines = (await register.metrics()).split('\n').filter((line) => line && !line.startsWith('#'))
   return Object.fromEntries(lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.split(' ').at(-1))]))
 }
 
 overStores('prometheus', (store) => {
-  test('counts calls, waits, holds, losses and time-outs', async (t) => {
+  test('the metrics count calls, waits, holds, losses and time-outs', async (t) => {
     const register = new Registry()
     const locks = store.client(t, { handOffs: 0 })
     collect(locks, { register })
     const key = store.key()
     const first = await locks.acquire(key)
     const waiting = locks.acquire(key)
-    await until('somebody to wait', () => locks.stats().waiting === 1)
+    await until('a waiter', () => locks.stats().waiting === 1)
     const busy = await scrape(register)
     assert.equal(busy.leasehold_held, 1)
     assert.equal(busy.leasehold_waiting, 1)
@@ -74,7 +76,7 @@ describe('prometheus: registries', () => {
     return locks
   }
 
-  test('several clients in one registry, told apart by their labels', async (t) => {
+  test('several clients share a registry with different labels', async (t) => {
     const register = new Registry()
     const [one, other] = [open(t), open(t)]
     const collection = collect(one, { register, labels: { client: 'one' } })
@@ -99,7 +101,7 @@ describe('prometheus: registries', () => {
     assert.equal((await scrape(register))['leasehold_granted_total{client="one"}'], 2)
   })
 
-  test('after the last client the registry is as it was', async (t) => {
+  test('the last unregister() removes all metrics from the registry', async (t) => {
     const register = new Registry()
     const collection = collect(open(t), { register, prefix: 'my_' })
     assert.ok('my_held' in (await scrape(register)))
@@ -108,13 +110,17 @@ describe('prometheus: registries', () => {
     collect(open(t), { register, prefix: 'my_', labels: { other: 'label' } })
   })
 
-  test('a client takes the place of a closed one, and its figures begin anew', async (t) => {
+  test('a client replaces a closed one in a registry, and its metrics start at zero', async (t) => {
     const register = new Registry()
     const first = open(t)
     const collection = collect(first, { register })
     await first.withLock('a', () => {})
     await first.close()
-    assert.equal((await scrape(register)).leasehold_granted_total, 1, 'until then it is known what it had')
+    assert.equal(
+      (await scrape(register)).leasehold_granted_total,
+      1,
+      'the registry keeps the figures of the closed client until then',
+    )
     const second = open(t)
     collect(second, { register })
     for (const turn of ['b', 'c']) await second.withLock(turn, () => {})
@@ -122,10 +128,10 @@ describe('prometheus: registries', () => {
     assert.equal(now.leasehold_granted_total, 2)
     assert.equal(now['leasehold_acquires_total{outcome="acquired",mode="exclusive"}'], 2)
     collection.unregister()
-    assert.equal((await scrape(register)).leasehold_granted_total, 2, 'the first one was taken out already')
+    assert.equal((await scrape(register)).leasehold_granted_total, 2, 'the new client had replaced the first one')
   })
 
-  test('a client may have other labels than those who were closed, and then the metrics begin anew', async (t) => {
+  test('a client may have other labels than a closed one, and its metrics start at zero', async (t) => {
     const register = new Registry()
     const [first, second] = [open(t), open(t)]
     const collection = collect(first, { register })
@@ -139,7 +145,7 @@ describe('prometheus: registries', () => {
     assert.equal(now.leasehold_granted_total, undefined)
   })
 
-  test('a registry that was cleared is begun anew, whatever its labels were', async (t) => {
+  test('after register.clear(), a client may use other labels, and its metrics start at zero', async (t) => {
     const register = new Registry()
     const locks = open(t)
     const collection = collect(locks, { register, labels: { client: 'x' } })
@@ -149,20 +155,20 @@ describe('prometheus: registries', () => {
     await locks.withLock('b', () => {})
     assert.equal((await scrape(register))['leasehold_acquires_total{outcome="acquired",mode="exclusive"}'], 1)
     collection.unregister()
-    assert.ok('leasehold_held' in (await scrape(register)), 'what was forgotten takes nothing out')
+    assert.ok('leasehold_held' in (await scrape(register)), 'unregister() of a cleared collection removes nothing')
     assert.throws(() => collect(locks, { register }), /registered already/)
     again.unregister()
     assert.deepEqual(register.getMetricsAsArray(), [])
   })
 
-  test('the registry is prom-client’s own unless another is named', async (t) => {
+  test('the default registry is that of prom-client', async (t) => {
     const collection = collect(open(t))
     assert.ok(globalRegister.getSingleMetric('leasehold_held'))
     collection.unregister()
     assert.equal(globalRegister.getSingleMetric('leasehold_held'), undefined)
   })
 
-  test('what could not be told apart is refused, and says what to do', (t) => {
+  test('conflicting names and labels are refused with advice', (t) => {
     const register = new Registry()
     const locks = open(t)
     collect(locks, { register })
@@ -175,15 +181,15 @@ describe('prometheus: registries', () => {
     refuses(/"prefix"/, open(t), { register, prefix: 'no-good' })
     refuses(/does not allow/, open(t), { register, prefix: 'y_', labels: { 1: 'x' } })
     const taken = new Registry()
-    new Counter({ name: 'leasehold_lost_total', help: 'of somebody else', registers: [taken] })
-    refuses(/leasehold_lost_total of somebody else/, open(t), { register: taken })
-    assert.equal(taken.getMetricsAsArray().length, 1, 'none of ours is left behind')
+    new Counter({ name: 'leasehold_lost_total', help: 'of another library', registers: [taken] })
+    refuses(/leasehold_lost_total that is not of leasehold/, open(t), { register: taken })
+    assert.equal(taken.getMetricsAsArray().length, 1, 'no metric of leasehold is left behind')
     assert.throws(() => collect({}), { code: 'ERR_INVALID_ARG_TYPE' })
     assert.throws(() => collect(open(t), { register: {} }), { code: 'ERR_INVALID_ARG_TYPE' })
     assert.throws(() => collect(open(t), { register, wrong: 1 }), /the options are "register"/)
   })
 
-  test('an outage is seen: failures by reason, and the breaker of the server', async (t) => {
+  test('the metrics show an outage: errors by reason, and the breaker of the server', async (t) => {
     const redis = await startRedis(t)
     const register = new Registry()
     const locks = createLockClient({ store: redis.url(), storeTimeout: 100 })

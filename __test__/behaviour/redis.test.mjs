@@ -1,4 +1,4 @@
-// What is true of Redis alone: how a lease lies there, who else may have a hand in it, how it is reached.
+// Tests of Redis alone: the keys of a lease, changes by other clients, and ways to connect.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -28,7 +28,7 @@ describe('redis', { timeout: 120_000 }, () => {
     for (const ending of endings.reverse()) await ending()
   })
 
-  test('a lease is a plain string with the token and a ttl; its fence lies beside it and expires too', async (t) => {
+  test('a lease is a string key with its token and ttl, and its fence is another key that expires', async (t) => {
     const key = randomUUID()
     const lease = await clientOf(t, server.url()).acquire(key, { ttl: 20_000 })
     assert.equal(await redis('GET', `lock:${key}`), lease.token)
@@ -39,7 +39,7 @@ describe('redis', { timeout: 120_000 }, () => {
     assert.equal(await redis('GET', `lock:${key}`), null)
   })
 
-  test('a lock of another library (SET NX PX) excludes us, and ours excludes it', async (t) => {
+  test('a lock of another library (SET NX PX) and a lease exclude each other', async (t) => {
     const locks = clientOf(t, server.url())
     const key = randomUUID()
     await redis('SET', `lock:${key}`, 'foreign', 'NX', 'PX', 800)
@@ -53,7 +53,7 @@ describe('redis', { timeout: 120_000 }, () => {
     assert.equal(await lease.release(), true)
   })
 
-  test('a foreign lock without expiry is waited for as long as the wait lasts', async (t) => {
+  test('acquire waits for a foreign lock without expiry until its wait ends', async (t) => {
     const locks = clientOf(t, server.url())
     const key = randomUUID()
     await redis('SET', `lock:${key}`, 'foreign')
@@ -63,7 +63,7 @@ describe('redis', { timeout: 120_000 }, () => {
     assert.equal((await waiting).isHeld, true)
   })
 
-  test('a key that was deleted is a loss (missing), never taken again in silence', async (t) => {
+  test('if the key is deleted, the lease is lost (missing), and the client does not acquire it again', async (t) => {
     const key = randomUUID()
     const lease = await clientOf(t, server.url()).acquire(key, { ttl: 900 })
     await redis('DEL', `lock:${key}`)
@@ -73,7 +73,7 @@ describe('redis', { timeout: 120_000 }, () => {
     assert.equal(await redis('GET', `lock:${key}`), null)
   })
 
-  test('a key that somebody overwrote is a loss (taken), and is left alone', async (t) => {
+  test('if the key is overwritten, the lease is lost (taken), and the client does not change the key', async (t) => {
     const key = randomUUID()
     const lease = await clientOf(t, server.url()).acquire(key, { ttl: 900 })
     await redis('SET', `lock:${key}`, 'foreign', 'PX', 60_000)
@@ -83,18 +83,18 @@ describe('redis', { timeout: 120_000 }, () => {
     assert.equal(await redis('GET', `lock:${key}`), 'foreign')
   })
 
-  test('renew() finds out, too', async (t) => {
+  test('renew() also reports a deleted or overwritten key', async (t) => {
     const locks = clientOf(t, server.url())
-    const [gone, taken] = [randomUUID(), randomUUID()]
-    const leases = await Promise.all([locks.acquire(gone), locks.acquire(taken)])
-    await redis('DEL', `lock:${gone}`)
+    const [deleted, taken] = [randomUUID(), randomUUID()]
+    const leases = await Promise.all([locks.acquire(deleted), locks.acquire(taken)])
+    await redis('DEL', `lock:${deleted}`)
     await redis('SET', `lock:${taken}`, 'foreign', 'PX', 60_000)
     await assert.rejects(leases[0].renew(), lost('missing'))
     await assert.rejects(leases[1].renew(), lost('taken'))
     assert.equal(leases[0].isHeld || leases[1].isHeld, false)
   })
 
-  test('scripts that the server forgot (SCRIPT FLUSH) are loaded again', async (t) => {
+  test('the client loads scripts again after SCRIPT FLUSH', async (t) => {
     const locks = clientOf(t, server.url())
     const key = randomUUID()
     const lease = await locks.acquire(key)
@@ -108,7 +108,7 @@ describe('redis', { timeout: 120_000 }, () => {
     assert.ok(await locks.tryAcquire(key))
   })
 
-  test('a lost connection is made again, and the lease lives on', async (t) => {
+  test('the client reconnects after a lost connection, and the lease is held', async (t) => {
     const locks = clientOf(t, server.url())
     const lease = await locks.acquire(randomUUID(), { ttl: 3_000 })
     for (let i = 0; i < 5; i++) {
@@ -127,7 +127,7 @@ describe('redis', { timeout: 120_000 }, () => {
     assert.equal(await lease.release(), true)
   })
 
-  test('a key of another type is told apart (wrongtype)', async (t) => {
+  test('a key of another type is reported as wrongtype', async (t) => {
     const key = randomUUID()
     await redis('RPUSH', `lock:${key}`, 'a', 'list')
     await assert.rejects(clientOf(t, server.url()).acquire(key, { wait: 5_000 }), (error) => {
@@ -138,18 +138,18 @@ describe('redis', { timeout: 120_000 }, () => {
     await redis('DEL', `lock:${key}`)
   })
 
-  test('database numbers are worlds apart', async (t) => {
+  test('the same key in another database is another lock', async (t) => {
     const key = randomUUID()
     const leases = await Promise.all(
       ['/0', '/1', '/15', ''].map((db) => clientOf(t, `${server.url()}${db}`).tryAcquire(key)),
     )
-    assert.deepEqual(leases.map(Boolean).filter((got) => got).length, 3, 'none and 0 are the same')
+    assert.deepEqual(leases.map(Boolean).filter((got) => got).length, 3, 'no number means database 0')
   })
 
   test('10 000 keys locked and released leave no key that does not expire', async (t) => {
     const fresh = await startRedis(t)
     const locks = clientOf(t, fresh.url(), { ttl: 30_000, wait: 60_000 })
-    const look = await fresh.command()
+    const redis = await fresh.command()
     for (let batch = 0; batch < 10; batch++) {
       await Promise.all(
         Array.from({ length: 1_000 }, async (_, i) => {
@@ -158,7 +158,7 @@ describe('redis', { timeout: 120_000 }, () => {
         }),
       )
     }
-    const keys = await keysWithTtl(look)
+    const keys = await keysWithTtl(redis)
     assert.deepEqual(
       keys.filter(([, ttl]) => ttl === -1),
       [],
@@ -166,39 +166,39 @@ describe('redis', { timeout: 120_000 }, () => {
     assert.deepEqual(
       keys.filter(([key]) => !key.endsWith(':fence')),
       [],
-      'nothing of a lease but its fence is left',
+      'only the fences of the leases are left',
     )
   })
 })
 
-describe('redis: ways in', { timeout: 120_000 }, () => {
-  const works = async (t, options) => {
+describe('redis: ways to connect', { timeout: 120_000 }, () => {
+  const assertUsable = async (t, options) => {
     const locks = clientOf(t, options.store, options)
     await locks.ready()
     const lease = await locks.acquire(randomUUID())
     assert.equal(await lease.release(), true)
   }
 
-  test('password, user and password, in the URL and as options', async (t) => {
+  test('a password, or a user and a password, may be in the URL or in the options', async (t) => {
     const password = 'p@ss:w/rd?#%'
     const server = await startRedis(t, { password, user: { name: 'al:ice', password: 'S3cret/' } })
     const base = `127.0.0.1:${server.port}`
     const [p, u] = [password, 'al:ice'].map(encodeURIComponent)
-    await works(t, { store: `redis://:${p}@${base}` })
-    await works(t, { store: `redis://default:${p}@${base}/2` })
-    await works(t, { store: `redis://${u}:${encodeURIComponent('S3cret/')}@${base}` })
-    await works(t, { store: `redis://${base}`, password })
-    await works(t, { store: `redis://${base}`, username: 'al:ice', password: 'S3cret/' })
+    await assertUsable(t, { store: `redis://:${p}@${base}` })
+    await assertUsable(t, { store: `redis://default:${p}@${base}/2` })
+    await assertUsable(t, { store: `redis://${u}:${encodeURIComponent('S3cret/')}@${base}` })
+    await assertUsable(t, { store: `redis://${base}`, password })
+    await assertUsable(t, { store: `redis://${base}`, username: 'al:ice', password: 'S3cret/' })
   })
 
-  test('a unix socket, with database and password', async (t) => {
+  test('a URL may name a unix socket and a database', async (t) => {
     const server = await startRedis(t, { unixsocket: true })
-    await works(t, { store: `redis+unix://${server.socket}` })
-    await works(t, { store: `redis+unix://${server.socket}?db=3` })
+    await assertUsable(t, { store: `redis+unix://${server.socket}` })
+    await assertUsable(t, { store: `redis+unix://${server.socket}?db=3` })
   })
 
-  test('a host by name', async (t) => {
+  test('a URL may have the name of a host', async (t) => {
     const server = await startRedis(t)
-    await works(t, { store: `redis://localhost:${server.port}` })
+    await assertUsable(t, { store: `redis://localhost:${server.port}` })
   })
 })

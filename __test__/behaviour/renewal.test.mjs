@@ -1,4 +1,4 @@
-// Renewing, losing and ending a lease, on every store.
+// Renewal, loss and end of a lease, on every store.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -7,6 +7,7 @@ import { now, timed, until } from '../support/clock.mjs'
 import { aborted, lost } from '../support/leases.mjs'
 import { overStores } from '../support/stores.mjs'
 
+/** The largest delay of an event on a busy machine, in ms. */
 const SLACK = 2_000
 
 const released = (error) => {
@@ -16,7 +17,7 @@ const released = (error) => {
 }
 
 overStores('renewal and loss', (store) => {
-  test('autoRenew: false runs out at its ttl, and the holder is told', async (t) => {
+  test('a lease with autoRenew: false expires at its ttl, and its signal aborts', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     const before = now()
@@ -35,13 +36,13 @@ overStores('renewal and loss', (store) => {
     assert.equal((await b.acquire(key, { wait: 5_000 })).isHeld, true)
   })
 
-  test('isHeld is never true when somebody else holds the lock', async (t) => {
+  test('isHeld is never true while another client holds the lock', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     for (const ttl of [80, 120, 200]) {
       const key = store.key()
       const lease = await a.acquire(key, { ttl, autoRenew: false })
       await until(
-        'the lease to run out',
+        'the lease to expire',
         async () => {
           const next = await b.tryAcquire(key)
           if (next) assert.equal(lease.isHeld, false)
@@ -53,7 +54,7 @@ overStores('renewal and loss', (store) => {
     }
   })
 
-  test('remaining falls to zero, and a renewal lifts it', async (t) => {
+  test('remaining decreases, and a renewal increases it', async (t) => {
     const lease = await store.client(t).acquire(store.key(), { ttl: 3_000, autoRenew: false })
     const before = lease.remaining
     await until('remaining to fall', () => lease.remaining < before - 100)
@@ -64,7 +65,7 @@ overStores('renewal and loss', (store) => {
     assert.equal(lease.isHeld, true)
   })
 
-  test('renew(ttl) gives another ttl, and never makes the lease end earlier', async (t) => {
+  test('renew(ttl) sets another ttl, and never makes the lease end earlier', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     const lease = await a.acquire(key, { ttl: 1_000, autoRenew: false })
@@ -76,14 +77,14 @@ overStores('renewal and loss', (store) => {
     assert.equal(await b.tryAcquire(key), null)
     await lease.release()
 
-    const brief = await a.acquire(key, { ttl: 100, autoRenew: false })
-    await brief.renew(300)
+    const short = await a.acquire(key, { ttl: 100, autoRenew: false })
+    await short.renew(300)
     const { ms } = await timed(() => b.acquire(key, { wait: 20_000 }))
-    assert.equal(brief.isHeld, false)
-    assert.ok(ms > 200 && ms < 300 + SLACK, `the store knows of the longer ttl: ${ms} ms`)
+    assert.equal(short.isHeld, false)
+    assert.ok(ms > 200 && ms < 300 + SLACK, `the store does not have the longer ttl: ${ms} ms`)
   })
 
-  test('many renewals at once are all answered', async (t) => {
+  test('every promise of many concurrent renewals settles', async (t) => {
     const lease = await store.client(t).acquire(store.key())
     await Promise.all(Array.from({ length: 20 }, () => lease.renew()))
     assert.equal(lease.isHeld, true)
@@ -93,16 +94,16 @@ overStores('renewal and loss', (store) => {
     await assert.rejects(lease.renew(), LockError)
   })
 
-  test('a second release is the same as the first', async (t) => {
+  test('a second release() returns the promise of the first', async (t) => {
     const locks = store.client(t)
     const lease = await locks.acquire(store.key())
     const first = lease.release()
-    assert.equal(lease.isHeld, false, 'not held from the moment in which it is given back')
+    assert.equal(lease.isHeld, false, 'a lease is not held from the call of release() on')
     assert.equal(lease.remaining, 0)
     assert.equal(lease.release(), first)
     assert.equal(await first, true)
     assert.equal(await lease.release(), true)
-    assert.equal(lease.signal.aborted, false, 'giving back is no loss')
+    assert.equal(lease.signal.aborted, false, 'a release is not a loss')
     assert.throws(() => lease.assertHeld(), released)
     await assert.rejects(lease.renew(), released)
   })
@@ -134,7 +135,7 @@ overStores('renewal and loss', (store) => {
     assert.match(without.signal.reason.message, /is lost: it was not renewed in time$/)
   })
 
-  test('disposal releases, and may follow a release', async (t) => {
+  test('disposal releases a lease, and may follow a release or a loss', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     const lease = await locks.acquire(key)
@@ -143,12 +144,12 @@ overStores('renewal and loss', (store) => {
     const next = await locks.tryAcquire(key)
     await next.release()
     await next[Symbol.asyncDispose]()
-    const lostOne = await locks.acquire(key, { ttl: 200, autoRenew: false })
-    await aborted(lostOne)
-    await lostOne[Symbol.asyncDispose]()
+    const expired = await locks.acquire(key, { ttl: 200, autoRenew: false })
+    await aborted(expired)
+    await expired[Symbol.asyncDispose]()
   })
 
-  test('a lease that nobody listens to is lost in silence', async (t) => {
+  test('a loss without a listener causes no error', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     await locks.acquire(key, { ttl: 200, autoRenew: false })

@@ -1,4 +1,5 @@
-// Trying again instead of queueing, on every store: how often, how long, and how it ends.
+// acquire() with `retry`, which polls instead of queueing, on every store: how often, how long, and
+// how it ends.
 
 import assert from 'node:assert/strict'
 import { getEventListeners } from 'node:events'
@@ -9,9 +10,10 @@ import { atEnd } from '../support/endings.mjs'
 import { freePort } from '../support/ports.mjs'
 import { overStores } from '../support/stores.mjs'
 
+/** The largest delay of an event on a busy machine, in ms. */
 const SLACK = 2_000
 
-/** What `locks` tried to no avail so far. */
+/** Returns how many tries of `locks` have failed. */
 const tries = (locks) => locks.stats().contended
 
 overStores('retry', (store) => {
@@ -23,19 +25,19 @@ overStores('retry', (store) => {
     assert.equal(tries(locks), 0)
   })
 
-  test('a held one is tried again until it is free', async (t) => {
+  test('acquire tries a held lock again until it is free', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     const lease = await a.acquire(key)
     const second = b.acquire(key, { retry: { retries: Infinity, minDelay: 5, maxDelay: 20 } })
     await until('some tries', () => tries(b) >= 3)
     const info = await a.inspect(key)
-    assert.deepEqual(info.waiters, [], 'it has no place in the queue')
+    assert.deepEqual(info.waiters, [], 'the caller has no place in the queue')
     await lease.release()
     assert.equal((await within('the lease', second)).isHeld, true)
   })
 
-  test('LockTimeoutError after so many retries and so many pauses, whatever the wait of the client', async (t) => {
+  test('acquire rejects with LockTimeoutError after its retries and pauses, even with wait: 0 of the client', async (t) => {
     const [a, b] = [store.client(t), store.client(t, { wait: 0 })]
     const key = store.key()
     await a.acquire(key)
@@ -45,11 +47,11 @@ overStores('retry', (store) => {
     assert.equal(error.key, key)
     assert.match(error.message, /5 tries/)
     assert.equal(tries(b), 5)
-    // 20 + 40 + 50 + 50. A timer of Node may be early by a millisecond.
+    // The pauses are 20 + 40 + 50 + 50 ms. A timer of Node may be early by 1 ms.
     assert.ok(ms >= 156 && ms < 160 + SLACK, `${ms} ms`)
   })
 
-  test('jitter makes a pause longer or shorter by its part', async (t) => {
+  test('jitter changes a pause by up to that fraction', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     await a.acquire(key)
@@ -67,7 +69,7 @@ overStores('retry', (store) => {
     assert.ok(Math.max(...spans) - Math.min(...spans) > 3, String(spans))
   })
 
-  test('retries: 0 tries once', async (t) => {
+  test('with retries: 0, acquire tries once', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     await a.acquire(key)
@@ -75,14 +77,14 @@ overStores('retry', (store) => {
     assert.equal(tries(b), 1)
   })
 
-  test('a wait limits it, too, and ends with a last try', async (t) => {
+  test('a wait also limits the retries, and ends with a last try', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     await a.acquire(key)
     const { ms, error } = await timed(() => b.acquire(key, { wait: 150, retry: { minDelay: 100, jitter: false } }))
     assert.ok(error instanceof LockTimeoutError, String(error))
     assert.ok(ms >= 148 && ms < 150 + SLACK, `${ms} ms`)
-    // Where the second comes late, it is the last one.
+    // If the second try is late, it is the last one.
     assert.ok(tries(b) >= 2, `${tries(b)} tries: at 0, 100 and 150 ms`)
   })
 
@@ -94,7 +96,7 @@ overStores('retry', (store) => {
     const trying = b.acquire(key, { signal: controller.signal, retry: { minDelay: 60_000, maxDelay: 60_000 } })
     await until('the first try', () => tries(b) === 1)
     await sleep(20)
-    const reason = new Error('not wanted any more')
+    const reason = new Error('the caller gave up')
     controller.abort(reason)
     const { ms, error } = await timed(() => trying)
     assert.ok(error instanceof LockAbortedError, String(error))
@@ -102,10 +104,10 @@ overStores('retry', (store) => {
     assert.ok(ms < SLACK, `${ms} ms`)
     assert.equal(getEventListeners(controller.signal, 'abort').length, 0)
     await lease.release()
-    assert.ok(await a.tryAcquire(key), 'nobody tries any more')
+    assert.ok(await a.tryAcquire(key), 'the aborted call has stopped trying')
   })
 
-  test('close ends a pause at once', async (t) => {
+  test('close() ends a pause at once', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     await a.acquire(key)
@@ -117,7 +119,7 @@ overStores('retry', (store) => {
     await within('the rejection', rejected, SLACK)
   })
 
-  test('several keys are tried again as one', async (t) => {
+  test('a retry of several keys tries all of them', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const keys = [store.key(), store.key()].sort()
     const second = await a.acquire(keys[1])
@@ -129,7 +131,7 @@ overStores('retry', (store) => {
     assert.deepEqual((await within('the leases', trying)).keys, keys)
   })
 
-  test('withLock and semaphores try again, too', async (t) => {
+  test('withLock and semaphores also have retry', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     const retry = { retries: 1, minDelay: 5 }
@@ -140,8 +142,8 @@ overStores('retry', (store) => {
   })
 })
 
-overStores('retry at a store that is away', () => {
-  test('the fault is what comes out, after as many retries', async (t) => {
+overStores('retry at an unreachable store', () => {
+  test('acquire rejects with the error of the store after its retries', async (t) => {
     const locks = createLockClient(`redis://127.0.0.1:${await freePort()}`)
     atEnd(t, () => locks.close())
     const { ms, error } = await timed(() => locks.acquire('k', { retry: { retries: 2, minDelay: 30, jitter: false } }))

@@ -1,4 +1,4 @@
-// schedule.stop() from within its own job: it must not wait for what waits for it, and still for all else.
+// schedule.stop() in its own job does not wait for runs that wait for it, and waits for all others.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -8,7 +8,7 @@ import { overStores } from '../support/stores.mjs'
 
 const EACH_SECOND = '* * * * * *'
 
-/** Whether `promise` has settled by when everything that is due has run. */
+/** Returns true if `promise` settles before the next two turns of the event loop are over. */
 async function isSettled(promise) {
   let settled = false
   promise.then(() => {
@@ -19,13 +19,13 @@ async function isSettled(promise) {
 }
 
 overStores('schedule.stop() in its own job', (store) => {
-  test('it may be awaited: the run goes on with its lock, it is the last, and others wait for it', async (t) => {
+  test('a job may await stop(): it keeps its lock, is the last run, and other callers wait for it', async (t) => {
     const locks = store.client(t)
     const [stopped, end] = [gate(), gate()]
     let runs = 0
     const schedule = locks.schedule(store.key(), EACH_SECOND, async (lease) => {
       runs++
-      // As deep in as one likes.
+      // The call may be in another function, after other awaits.
       await locks.ready()
       await (async () => schedule.stop())()
       assert.equal(lease.isHeld, true)
@@ -44,7 +44,7 @@ overStores('schedule.stop() in its own job', (store) => {
     assert.deepEqual([runs, locks.stats().held], [1, 0])
   })
 
-  test('two jobs that stop each other wait for neither', async (t) => {
+  test('two jobs that stop each other do not deadlock', async (t) => {
     const locks = store.client(t)
     const [oneBegan, otherBegan, oneEnded, otherEnded] = Array.from({ length: 4 }, gate)
     const one = locks.schedule(store.key(), EACH_SECOND, async () => {
@@ -64,7 +64,7 @@ overStores('schedule.stop() in its own job', (store) => {
     assert.equal(locks.stats().held, 0)
   })
 
-  test('it may be left alone, and await using is no trap, either', async (t) => {
+  test('a job may ignore the promise of stop(), or use await using', async (t) => {
     const locks = store.client(t)
     for (const stop of [(schedule) => void schedule.stop(), (schedule) => schedule[Symbol.asyncDispose]()]) {
       const ended = gate()
@@ -79,7 +79,7 @@ overStores('schedule.stop() in its own job', (store) => {
     }
   })
 
-  test('overlap: it waits for the other runs, but two that stop at once do not wait for each other', async (t) => {
+  test('with overlap, stop() waits for the other runs, except those that also called stop()', async (t) => {
     const locks = store.client(t)
     const runs = []
     const job = () => {
@@ -98,19 +98,19 @@ overStores('schedule.stop() in its own job', (store) => {
     for (const run of rest) run.stop()
     for (const { end } of rest) end()
     await locks.ready()
-    assert.equal(await isSettled(first.stopped), false, 'the second runs, and has not called it')
+    assert.equal(await isSettled(first.stopped), false, 'the second run has not called stop() yet')
     second.stop()
     await within('both stops', Promise.all([first.stopped, second.stopped]))
     const outside = schedule.stop()
     first.end()
     await locks.ready()
-    assert.equal(await isSettled(outside), false, 'the second still runs')
+    assert.equal(await isSettled(outside), false, 'the second run has not ended')
     second.end()
     await within('the end', outside)
     assert.equal(locks.stats().held, 0)
   })
 
-  test('what an earlier run has left behind waits like anybody else', async (t) => {
+  test('stop() in a promise of an earlier run waits for the current run', async (t) => {
     const locks = store.client(t)
     const [later, end] = [gate(), gate()]
     let runs = 0
@@ -128,7 +128,7 @@ overStores('schedule.stop() in its own job', (store) => {
     await within('the stop', stopping)
   })
 
-  test('the job of another schedule waits like anybody else, also of one that was made in the job', async (t) => {
+  test('stop() in the job of another schedule waits, even if the job created that schedule', async (t) => {
     const locks = store.client(t)
     const [called, end] = [gate(), gate()]
     let other
@@ -148,7 +148,7 @@ overStores('schedule.stop() in its own job', (store) => {
     assert.equal(locks.stats().held, 0)
   })
 
-  test('close() awaited in a job lasts for its drain, aborts the signal, and leaves the lock to the job', async (t) => {
+  test('a job that awaits close() waits for the drain, sees its signal abort, and keeps the lock', async (t) => {
     const locks = store.client(t)
     const other = store.client(t)
     const failures = []

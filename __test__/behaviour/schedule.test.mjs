@@ -1,4 +1,4 @@
-// A schedule: its ticks, what happens to those that can't be run at once, and how it ends.
+// schedule(): its ticks, skipped and missed ticks, and its end.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -12,8 +12,8 @@ import { overStores } from '../support/stores.mjs'
 const EACH_SECOND = '* * * * * *'
 const SECOND = 1_000
 
-/** A job that ends when it is told to. */
-function gate() {
+/** Returns a job whose runs end when the test calls their `end()`. */
+function manualJob() {
   const runs = []
   return {
     runs,
@@ -22,7 +22,7 @@ function gate() {
 }
 
 overStores('schedule', (store) => {
-  test('each tick is run by one of those who have it, with the lock of that name', async (t) => {
+  test('one client runs each tick, under the lock with the name of the schedule', async (t) => {
     const clients = [store.client(t), store.client(t), store.client(t)]
     const name = store.key()
     const runs = []
@@ -39,23 +39,23 @@ overStores('schedule', (store) => {
     for (const [i, { tick, fence }] of runs.entries()) {
       assert.equal(tick.getTime() % SECOND, 0)
       if (i === 0) continue
-      assert.equal(tick - runs[i - 1].tick, SECOND, 'none is left out and none is doubled')
+      assert.equal(tick - runs[i - 1].tick, SECOND, 'each tick has one run')
       assert.ok(fence > runs[i - 1].fence)
     }
     assert.equal(schedules[0].next, null)
   })
 
-  test('a tick waits for the run of an earlier one, and is skipped when the next one comes', async (t) => {
+  test('a tick waits for an earlier run, and is skipped at the next tick', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const name = store.key()
-    const { runs, job } = gate()
+    const { runs, job } = manualJob()
     const schedules = [a, b].map((locks) => locks.schedule(name, EACH_SECOND, job))
     const skipped = []
     for (const schedule of schedules) schedule.on('skipped', (tick) => skipped.push(tick.getTime()))
     await until('a run', () => runs.length === 1)
     await until('skipped ticks', () => skipped.length >= 2)
     assert.equal(runs.length, 1)
-    assert.equal(new Set(skipped).size, skipped.length, 'one of them tells')
+    assert.equal(new Set(skipped).size, skipped.length, 'one client reports each tick')
     assert.ok(skipped.every((tick) => tick > runs[0].tick.getTime()))
     runs[0].end()
     await until('the next run', () => runs.length === 2)
@@ -65,30 +65,33 @@ overStores('schedule', (store) => {
     await Promise.all(stops)
   })
 
-  test('a tick whose process stops while it waits for its turn is run by another one', async (t) => {
+  test('if a schedule stops while its tick waits for the lock, another client runs the tick', async (t) => {
     const name = store.key()
     const [a, b] = ['a', 'b'].map((client) => store.client(t, { name: client }))
-    // Hold the lock, as an earlier run would.
+    // The lock is held, as by an earlier run.
     const earlier = await store.client(t).acquire(name)
     const runs = []
     const schedules = [a, b].map((locks, by) =>
       locks.schedule(name, '*/3 * * * * *', (_, tick) => void runs.push({ by, tick: tick.getTime() })),
     )
     for (const schedule of schedules) schedule.on('skipped', (tick) => assert.fail(`skipped ${tick}`))
-    const mark = await until('the tick to be taken', async () => (await a.list({ pattern: `${name}@once:*` })).locks[0])
-    const taker = mark.holder === 'a' ? 0 : 1
-    await schedules[taker].stop()
+    const mark = await until(
+      'the tick to be claimed',
+      async () => (await a.list({ pattern: `${name}@once:*` })).locks[0],
+    )
+    const claimer = mark.holder === 'a' ? 0 : 1
+    await schedules[claimer].stop()
     await earlier.release()
     await until('the run', () => runs.length === 1)
-    assert.deepEqual(runs, [{ by: 1 - taker, tick: Number(mark.key.split(':').at(-1)) }])
-    await schedules[1 - taker].stop()
+    assert.deepEqual(runs, [{ by: 1 - claimer, tick: Number(mark.key.split(':').at(-1)) }])
+    await schedules[1 - claimer].stop()
   })
 
-  test('overlap: true runs it all the same', async (t) => {
+  test('with overlap: true, a tick runs during an earlier run', async (t) => {
     const locks = store.client(t)
-    const { runs, job } = gate()
+    const { runs, job } = manualJob()
     const schedule = locks.schedule(store.key(), EACH_SECOND, job, { overlap: true })
-    schedule.on('skipped', () => assert.fail('nothing is skipped'))
+    schedule.on('skipped', () => assert.fail('a tick was skipped'))
     await until('two runs at a time', () => runs.length === 2)
     assert.ok(runs.every(({ lease }) => lease.isHeld))
     const stopped = schedule.stop()
@@ -97,9 +100,9 @@ overStores('schedule', (store) => {
     assert.equal(locks.stats().held, 0)
   })
 
-  test('stop waits for what runs, and asks for no more', async (t) => {
+  test('stop() waits for the current run, and starts no other', async (t) => {
     const locks = store.client(t)
-    const { runs, job } = gate()
+    const { runs, job } = manualJob()
     const schedule = locks.schedule(store.key(), EACH_SECOND, job)
     await once(schedule, 'run')
     let isStopped = false
@@ -110,14 +113,14 @@ overStores('schedule', (store) => {
     assert.equal(schedule.next, null)
     await locks.ready()
     assert.equal(isStopped, false)
-    assert.equal(runs[0].lease.isHeld, true, 'its lock stays')
+    assert.equal(runs[0].lease.isHeld, true, 'the run keeps its lock')
     runs[0].end()
     await Promise.all(stopping)
     assert.equal(locks.stats().held, 0)
     assert.equal(runs.length, 1)
   })
 
-  test('a job that fails is told, is not tried again, and the next tick is run', async (t) => {
+  test('a failed job is reported, is not tried again, and the next tick runs', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const name = store.key()
     const ticks = []
@@ -127,18 +130,19 @@ overStores('schedule', (store) => {
         throw new Error(`failed at ${tick.getTime()}`)
       }),
     )
-    const told = []
-    for (const schedule of schedules) schedule.on('error', (error, tick) => told.push([error.message, tick.getTime()]))
-    await until('three failures', () => told.length >= 3)
+    const failures = []
+    for (const schedule of schedules)
+      schedule.on('error', (error, tick) => failures.push([error.message, tick.getTime()]))
+    await until('three failures', () => failures.length >= 3)
     await Promise.all(schedules.map((schedule) => schedule.stop()))
     assert.equal(new Set(ticks).size, ticks.length)
     assert.deepEqual(
-      told,
+      failures,
       ticks.map((tick) => [`failed at ${tick}`, tick]),
     )
   })
 
-  test('an error that the schedule has no listener for is the client’s', async (t) => {
+  test('an error without a listener of the schedule goes to the client', async (t) => {
     const locks = store.client(t)
     const schedule = locks.schedule(store.key(), EACH_SECOND, () => {
       throw new Error('a mistake')
@@ -148,57 +152,57 @@ overStores('schedule', (store) => {
     await schedule.stop()
   })
 
-  test('what a job throws that is no error is told as the cause of one', async (t) => {
+  test('if a job throws a value that is not an Error, the value is the cause of the reported error', async (t) => {
     const locks = store.client(t)
-    const heard = locks.schedule(store.key(), EACH_SECOND, () => Promise.reject('a mistake'))
-    const told = await within('the error', new Promise((resolve) => heard.once('error', resolve)))
-    await heard.stop()
-    const unheard = locks.schedule(store.key(), EACH_SECOND, () => Promise.reject('a mistake'))
-    const [clients] = await within('the error', once(locks, 'error'))
-    await unheard.stop()
-    for (const error of [told, clients]) {
+    const observed = locks.schedule(store.key(), EACH_SECOND, () => Promise.reject('a mistake'))
+    const ofSchedule = await within('the error', new Promise((resolve) => observed.once('error', resolve)))
+    await observed.stop()
+    const unobserved = locks.schedule(store.key(), EACH_SECOND, () => Promise.reject('a mistake'))
+    const [ofClient] = await within('the error', once(locks, 'error'))
+    await unobserved.stop()
+    for (const error of [ofSchedule, ofClient]) {
       assert.ok(error instanceof Error)
       assert.equal(error.cause, 'a mistake')
     }
   })
 
-  test('that nothing can be told of what a job throws is no reason to tell nothing', async (t) => {
+  test('a thrown value that cannot be inspected is also reported', async (t) => {
     const { proxy, revoke } = Proxy.revocable({}, {})
     revoke()
     const locks = store.client(t)
     const schedule = locks.schedule(store.key(), EACH_SECOND, () => Promise.reject(proxy))
     const [error] = await within(
       'the error',
-      new Promise((resolve) => schedule.once('error', (...told) => resolve(told))),
+      new Promise((resolve) => schedule.once('error', (...args) => resolve(args))),
     )
     await schedule.stop()
     assert.ok(error instanceof Error && error.cause === proxy)
     assert.equal(error.message, 'what was thrown is not an Error, but object')
   })
 
-  test('who is started soon after a tick asks for it, once in the cluster', async (t) => {
+  test('a schedule that starts soon after a tick catches up with it, once in the cluster', async (t) => {
     const [a, b, c] = [store.client(t), store.client(t), store.client(t)]
     const name = store.key()
     const runs = []
     const job = (_, tick) => runs.push(tick.getTime())
-    // Less than two hours ago, and not soon: the tick is in the past for sure.
+    // The last tick is less than two hours ago, and the next one is not due during the test.
     const options = { catchUp: 2 * 3_600_000 }
     const first = a.schedule(name, '0 * * * *', job, options)
     await once(first, 'run')
     const second = b.schedule(name, '0 * * * *', job, options)
     const late = c.schedule(name, '0 0 1 1 *', job)
-    await until('it to ask', () => b.stats().contended > 0)
+    await until('the second to ask', () => b.stats().contended > 0)
     await Promise.all([first, second, late].map((schedule) => schedule.stop()))
     assert.equal(runs.length, 1)
     assert.equal(runs[0] % 3_600_000, 0)
     assert.ok(runs[0] <= Date.now() && runs[0] > Date.now() - options.catchUp)
   })
 
-  test('a client has one of a name at a time; other clients have it, too', async (t) => {
+  test('a client has one schedule of a name at a time, and other clients may have it, too', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const name = store.key()
     const begin = (locks) => locks.schedule(name, '@daily', () => {}, { catchUp: 1_000 })
-    const isRefused = (locks) =>
+    const assertRefused = (locks) =>
       assert.throws(() => begin(locks), {
         name: 'TypeError',
         code: 'ERR_INVALID_ARG_VALUE',
@@ -206,21 +210,21 @@ overStores('schedule', (store) => {
       })
     const first = begin(a)
     const other = begin(b)
-    isRefused(a)
+    assertRefused(a)
     assert.notEqual(first.next, null, 'the first goes on')
     assert.throws(() => a.schedule(`${name}-2`, '99 * * * *', () => {}))
     const another = a.schedule(`${name}-2`, '@daily', () => {}, { catchUp: 1_000 })
     const stopped = first.stop()
     const second = begin(a)
     await Promise.all([stopped, first.stop()])
-    isRefused(a)
+    assertRefused(a)
     await Promise.all([second, other, another].map((schedule) => schedule.stop()))
   })
 
-  test('a name that was stopped while its job ran is free, and both jobs are never at work at a time', async (t) => {
+  test('the name of a stopped schedule is free while its job runs, and two jobs never overlap', async (t) => {
     const locks = store.client(t)
     const name = store.key()
-    const { runs, job } = gate()
+    const { runs, job } = manualJob()
     const first = locks.schedule(name, EACH_SECOND, job)
     await until('a run', () => runs.length === 1)
     const stopped = first.stop()
@@ -234,7 +238,7 @@ overStores('schedule', (store) => {
     await second.stop()
   })
 
-  test('closing the client ends it', async (t) => {
+  test('close() of the client stops its schedules', async (t) => {
     const locks = store.client(t)
     const schedule = locks.schedule(store.key(), EACH_SECOND, () => {})
     await once(schedule, 'run')
@@ -246,13 +250,13 @@ overStores('schedule', (store) => {
 })
 
 describe('schedule: a store that fails', { timeout: 60_000 }, () => {
-  test('nothing runs, and the ticks are missed, with what was wrong', async (t) => {
+  test('no job runs, and the missed event has the error', async (t) => {
     const locks = createLockClient(`redis://127.0.0.1:${await freePort()}`)
     atEnd(t, () => locks.close())
-    const schedule = locks.schedule('name', EACH_SECOND, () => assert.fail('nobody allowed that'))
+    const schedule = locks.schedule('name', EACH_SECOND, () => assert.fail('the job ran without a lock'))
     const ticks = []
     schedule.on('missed', (tick, error) => {
-      // Without one, it is a tick for which this process itself came too late.
+      // A tick without an error is one that this process noticed too late.
       assert.equal(error?.code ?? 'ERR_STORE_UNAVAILABLE', 'ERR_STORE_UNAVAILABLE')
       if (error) ticks.push(tick.getTime())
     })
@@ -262,22 +266,22 @@ describe('schedule: a store that fails', { timeout: 60_000 }, () => {
   })
 })
 
-describe('schedule: a store that fails, unheard', { timeout: 60_000 }, () => {
-  test('a missed tick that nobody listens to is the client’s error; once somebody does it is not', async (t) => {
+describe('schedule: a store that fails, without a listener', { timeout: 60_000 }, () => {
+  test('a missed tick without a listener is an error of the client, and none with a listener', async (t) => {
     const locks = createLockClient(`redis://127.0.0.1:${await freePort()}`)
     atEnd(t, () => locks.close())
-    const schedule = locks.schedule('name', EACH_SECOND, () => assert.fail('nobody allowed that'))
+    const schedule = locks.schedule('name', EACH_SECOND, () => assert.fail('the job ran without a lock'))
     const [error] = await within('the error', once(locks, 'error'))
     assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
-    assert.match(error.key, /^name@once:\d+$/, 'it says of which tick')
-    locks.on('error', () => assert.fail('it is told twice'))
+    assert.match(error.key, /^name@once:\d+$/, 'the key names the tick')
+    locks.on('error', () => assert.fail('the missed tick is also an error of the client'))
     await new Promise((resolve) => schedule.on('missed', (_, why) => why && resolve()))
     await schedule.stop()
   })
 })
 
 describe('schedule: the clock', { timeout: 60_000 }, () => {
-  /** Lets this process's clock stand at `instant`, until the test is over or it is set again. */
+  /** Stops the clock of this process at `instant` until the test is over or sets it again. */
   const setClock = (t, instant) => t.mock.method(Date, 'now', () => Date.parse(instant))
 
   const nextOf = (t, cron, instant, timeZone) => {
@@ -289,34 +293,58 @@ describe('schedule: the clock', { timeout: 60_000 }, () => {
   }
 
   for (const [what, cron, timeZone, instant, expected] of [
-    ['UTC unless one says otherwise', '0 3 * * *', undefined, '2026-07-01T00:00:00Z', '2026-07-01T03:00:00.000Z'],
-    ['in summer', '0 3 * * *', 'Europe/Berlin', '2026-07-01T00:00:00Z', '2026-07-01T01:00:00.000Z'],
-    ['in winter', '0 3 * * *', 'Europe/Berlin', '2026-12-01T00:00:00Z', '2026-12-01T02:00:00.000Z'],
+    ['UTC is the default', '0 3 * * *', undefined, '2026-07-01T00:00:00Z', '2026-07-01T03:00:00.000Z'],
+    ['a pattern in summer time', '0 3 * * *', 'Europe/Berlin', '2026-07-01T00:00:00Z', '2026-07-01T01:00:00.000Z'],
+    ['a pattern in winter time', '0 3 * * *', 'Europe/Berlin', '2026-12-01T00:00:00Z', '2026-12-01T02:00:00.000Z'],
     [
-      'an hour that is left out: after it',
+      'a tick in the skipped hour is after it',
       '30 2 * * *',
       'Europe/Berlin',
       '2026-03-28T22:00:00Z',
       '2026-03-29T01:00:00.000Z',
     ],
     [
-      'an hour that comes twice: the first',
+      'a tick in the repeated hour is in the first one',
       '30 2 * * *',
       'Europe/Berlin',
       '2026-10-24T22:00:00Z',
       '2026-10-25T00:30:00.000Z',
     ],
-    ['and not the second', '30 2 * * *', 'Europe/Berlin', '2026-10-25T00:45:00Z', '2026-10-26T01:30:00.000Z'],
-    ['nor of several hours', '30 2,14 * * *', 'Europe/Berlin', '2026-10-25T00:45:00Z', '2026-10-25T13:30:00.000Z'],
-    ['each half hour: in both', '*/30 * * * *', 'Europe/Berlin', '2026-10-25T00:45:00Z', '2026-10-25T01:00:00.000Z'],
-    ['America, a week later', '30 1 * * *', 'America/New_York', '2026-11-01T05:45:00Z', '2026-11-02T06:30:00.000Z'],
-    ['the last of February', '0 0 L 2 *', 'UTC', '2026-02-01T00:00:00Z', '2026-02-28T00:00:00.000Z'],
-    ['@daily', '@daily', 'Asia/Tokyo', '2026-01-01T00:00:00Z', '2026-01-01T15:00:00.000Z'],
+    [
+      'a tick is not repeated in the second hour',
+      '30 2 * * *',
+      'Europe/Berlin',
+      '2026-10-25T00:45:00Z',
+      '2026-10-26T01:30:00.000Z',
+    ],
+    [
+      'a tick of several hours is not repeated either',
+      '30 2,14 * * *',
+      'Europe/Berlin',
+      '2026-10-25T00:45:00Z',
+      '2026-10-25T13:30:00.000Z',
+    ],
+    [
+      'a tick each half hour is in both hours',
+      '*/30 * * * *',
+      'Europe/Berlin',
+      '2026-10-25T00:45:00Z',
+      '2026-10-25T01:00:00.000Z',
+    ],
+    [
+      'America/New_York changes a week later',
+      '30 1 * * *',
+      'America/New_York',
+      '2026-11-01T05:45:00Z',
+      '2026-11-02T06:30:00.000Z',
+    ],
+    ['L is the last of February', '0 0 L 2 *', 'UTC', '2026-02-01T00:00:00Z', '2026-02-28T00:00:00.000Z'],
+    ['@daily is midnight in the time zone', '@daily', 'Asia/Tokyo', '2026-01-01T00:00:00Z', '2026-01-01T15:00:00.000Z'],
   ]) {
     test(`time zones: ${what}`, (t) => assert.equal(nextOf(t, cron, instant, timeZone), expected))
   }
 
-  test('a machine that slept over many ticks asks for the last one, and tells that it missed the others', async (t) => {
+  test('a machine that slept through many ticks runs the last one, and reports the others as missed', async (t) => {
     let now = Date.parse('2026-01-01T00:00:00.500Z')
     t.mock.method(Date, 'now', () => now)
     const locks = createLockClient('memory:asleep')
@@ -327,7 +355,7 @@ describe('schedule: the clock', { timeout: 60_000 }, () => {
       catchUp: 600_000,
     })
     schedule.on('missed', (tick, error) => missed.push([tick.toISOString(), error]))
-    await until('the tick of before', () => runs.length === 1)
+    await until('the first tick', () => runs.length === 1)
     assert.deepEqual(runs, ['2026-01-01T00:00:00.000Z'])
     now = Date.parse('2026-01-01T08:30:30.000Z')
     await until('the last tick', () => runs.length === 2)
@@ -335,7 +363,7 @@ describe('schedule: the clock', { timeout: 60_000 }, () => {
     assert.deepEqual(missed, [['2026-01-01T00:01:00.000Z', null]])
     assert.equal(schedule.next.toISOString(), '2026-01-01T08:31:00.000Z')
     now = Date.parse('2026-01-01T07:00:30.000Z')
-    await until('the clock to be believed again', () => schedule.next.getTime() < now + 60_000)
+    await until('the schedule to follow the clock', () => schedule.next.getTime() < now + 60_000)
     await schedule.stop()
     assert.equal(runs.length, 2)
   })

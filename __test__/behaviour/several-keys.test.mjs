@@ -1,4 +1,5 @@
-// Several keys acquired as one, on every store: all or none, never in a deadlock, and lost together.
+// acquire() of several keys, on every store: the client holds all or none, never deadlocks, and
+// loses them together.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -9,26 +10,27 @@ import { sleep, timed, until, within } from '../support/clock.mjs'
 import { aborted, lost } from '../support/leases.mjs'
 import { overStores } from '../support/stores.mjs'
 
+/** The largest delay of an event on a busy machine, in ms. */
 const SLACK = 2_000
 
 overStores('several keys', (store) => {
-  /** Keys in the order in which they are acquired. */
+  /** Returns new keys in the order in which the client acquires them. */
   const keysOf = (count) => Array.from({ length: count }, () => store.key()).sort()
 
   const assertFree = async (locks, keys) => {
     for (const key of keys) {
       const lease = await locks.tryAcquire(key)
-      assert.ok(lease, `${keys.indexOf(key)} is free`)
+      assert.ok(lease, `key ${keys.indexOf(key)} is taken`)
       await lease.release()
     }
   }
 
-  test('all are held, with all that a lease of several keys has', async (t) => {
+  test('all keys are held, and the lease has all its properties', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const keys = keysOf(3)
     const given = [keys[2], keys[0], keys[1], keys[0]]
     const lease = await a.acquire(given, { ttl: 5_000 })
-    assert.deepEqual(given, [keys[2], keys[0], keys[1], keys[0]], 'the array of the user is left alone')
+    assert.deepEqual(given, [keys[2], keys[0], keys[1], keys[0]], 'the array of the caller is unchanged')
     assert.deepEqual(lease.keys, keys)
     assert.deepEqual(
       lease.leases.map(({ key }) => key),
@@ -47,12 +49,12 @@ overStores('several keys', (store) => {
     assert.equal(lease.release(), lease.release())
     assert.equal(lease.isHeld, false)
     assert.equal(lease.remaining, 0)
-    assert.equal(lease.signal.aborted, false, 'a release is no loss')
+    assert.equal(lease.signal.aborted, false, 'a release is not a loss')
     assert.throws(() => lease.assertHeld(), { constructor: LockError, code: 'ERR_LOCK_RELEASED' })
     await assertFree(b, keys)
   })
 
-  test('the smallest of what remains, and a renewal of all', async (t) => {
+  test('remaining is the smallest of all leases, and renew() renews all', async (t) => {
     const locks = store.client(t)
     const lease = await locks.acquire(keysOf(3), { ttl: 3_000, autoRenew: false })
     await lease.leases[1].renew(60_000)
@@ -68,7 +70,7 @@ overStores('several keys', (store) => {
     await assert.rejects(lease.renew(), { constructor: LockError, code: 'ERR_LOCK_RELEASED' })
   })
 
-  test('tryAcquire: null if one of them is held, and the others are free again', async (t) => {
+  test('tryAcquire returns null if one key is held, and releases the others', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const keys = keysOf(3)
     const last = await a.acquire(keys[2])
@@ -79,12 +81,12 @@ overStores('several keys', (store) => {
     assert.equal(lease.isHeld, true)
   })
 
-  test('the wait is for all of them together, and what was got is released when it is over', async (t) => {
+  test('one wait is for all keys together, and its end releases the keys that were acquired', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const keys = keysOf(3)
     const [second, third] = [await a.acquire(keys[1]), await a.acquire(keys[2])]
     const waiting = timed(() => b.acquire(keys, { wait: 500 }))
-    await until('the first to be taken', async () => (await a.inspect(keys[0])) !== null)
+    await until('the first to be held', async () => (await a.inspect(keys[0])) !== null)
     await sleep(200)
     await second.release()
     const { ms, error } = await waiting
@@ -96,7 +98,7 @@ overStores('several keys', (store) => {
     assert.equal(third.isHeld, true)
   })
 
-  test('wait: 0 asks for each once', async (t) => {
+  test('wait: 0 tries each key once', async (t) => {
     const locks = store.client(t)
     const keys = keysOf(2)
     const lease = await locks.acquire(keys, { wait: 0 })
@@ -104,14 +106,14 @@ overStores('several keys', (store) => {
     await lease.release()
   })
 
-  test('an abort while one is waited for rejects at once, and gives back the others', async (t) => {
+  test('an abort during the wait for a key rejects at once, and releases the others', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const keys = keysOf(3)
     await a.acquire(keys[2])
     const controller = new AbortController()
     const waiting = b.acquire(keys, { wait: Infinity, signal: controller.signal })
-    await until('the second to be taken', async () => (await a.inspect(keys[1])) !== null)
-    const reason = new Error('not wanted any more')
+    await until('the second to be held', async () => (await a.inspect(keys[1])) !== null)
+    const reason = new Error('the caller gave up')
     controller.abort(reason)
     const { ms, error } = await timed(() => waiting)
     assert.ok(error instanceof LockAbortedError, String(error))
@@ -125,29 +127,29 @@ overStores('several keys', (store) => {
     await assert.rejects(b.tryAcquire(keys, { signal: controller.signal }), LockAbortedError)
   })
 
-  test('one that is lost while another is waited for ends the waiting', async (t) => {
+  test('if a key is lost during the wait for another, the wait ends', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
-    const heard = []
-    b.on('lost', (lease) => heard.push(lease))
+    const losses = []
+    b.on('lost', (lease) => losses.push(lease))
     const keys = keysOf(2)
     await a.acquire(keys[1])
     const { ms, error } = await timed(() => b.acquire(keys, { ttl: 200, autoRenew: false, wait: 20_000 }))
     lost('expired')(error)
     assert.equal(error.key, keys[0])
     assert.ok(ms < 200 + SLACK, `${ms} ms`)
-    assert.deepEqual(heard, [], 'nobody has received that lease')
+    assert.deepEqual(losses, [], 'no caller has received the lease')
   })
 
-  test('one lost is all lost: the signal aborts, and the others are released', async (t) => {
+  test('if one lease is lost, the signal aborts, and the others are released', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const keys = keysOf(2)
     const lease = await a.acquire(keys, { ttl: 400, autoRenew: false })
     await lease.leases[1].renew(60_000)
-    const heard = once(a, 'lost')
+    const emitted = once(a, 'lost')
     await aborted(lease)
     lost('expired')(lease.signal.reason)
     assert.equal(lease.signal.reason.key, keys[0])
-    const [which, error] = await within("'lost'", heard)
+    const [which, error] = await within("'lost'", emitted)
     assert.equal(which, lease.leases[0])
     assert.equal(error, lease.signal.reason)
     assert.equal(lease.isHeld, false)
@@ -155,10 +157,10 @@ overStores('several keys', (store) => {
     assert.throws(() => lease.assertHeld(), lost('expired'))
     await assert.rejects(lease.renew(), lost('expired'))
     assert.equal(await lease.release(), false)
-    await until('the other to be free, long before its ttl', () => b.tryAcquire(keys[1]))
+    await until('the other key to be free before its ttl', () => b.tryAcquire(keys[1]))
   })
 
-  test('withLock over several keys', async (t) => {
+  test('withLock holds several keys', async (t) => {
     const locks = store.client(t)
     const keys = keysOf(2)
     const fences = await locks.withLock([...keys].reverse(), async (lease) => {
@@ -172,12 +174,12 @@ overStores('several keys', (store) => {
     await assert.rejects(running, lost('expired'))
   })
 
-  test('those who want the same keys in different orders never wait for each other for ever', async (t) => {
+  test('callers that want the same keys in different orders never deadlock', async (t) => {
     const clients = [store.client(t), store.client(t), store.client(t)]
     const keys = keysOf(4)
     const inside = new Set()
-    const take = async (_, i) => {
-      // Three of the four, each time others and in another order.
+    const holdThree = async (_, i) => {
+      // Each caller wants three of the four keys, in its own order.
       const mine = keys.map((_, k) => keys[(i + k * 3) % 4]).slice(0, 3)
       await clients[i % 3].withLock(mine, { wait: 60_000 }, async () => {
         for (const key of mine) {
@@ -188,17 +190,17 @@ overStores('several keys', (store) => {
         for (const key of mine) inside.delete(key)
       })
     }
-    await within('all turns', Promise.all(Array.from({ length: 30 }, take)), 60_000)
+    await within('all turns', Promise.all(Array.from({ length: 30 }, holdThree)), 60_000)
   })
 
-  test('close: what waits for several rejects, and what is held is lost as one', async (t) => {
+  test('close() rejects a wait for several keys, and a lease of several keys is lost', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const keys = keysOf(3)
     await a.acquire(keys[2])
     const held = await b.acquire([store.key(), store.key()])
     const { signal } = held
     const rejected = assert.rejects(b.acquire(keys, { wait: Infinity }), LockClosedError)
-    await until('the second to be taken', async () => (await a.inspect(keys[1])) !== null)
+    await until('the second to be held', async () => (await a.inspect(keys[1])) !== null)
     await b.close()
     await rejected
     lost('closed')(signal.reason)
@@ -207,7 +209,7 @@ overStores('several keys', (store) => {
     await assert.rejects(b.acquire(keys), LockClosedError)
   })
 
-  test('a key may be named like a member of every object', async (t) => {
+  test('a key may have the name of a property of Object.prototype', async (t) => {
     const keys = ['constructor', '__proto__']
     const locks = store.client(t, { prefix: `${store.key()}:` })
     const lease = await locks.acquire(keys)
@@ -215,7 +217,7 @@ overStores('several keys', (store) => {
     assert.equal(Object.getOwnPropertyDescriptor(lease.fences, '__proto__').value, lease.leases[0].fence)
   })
 
-  test('printing or serializing it shows no token', async (t) => {
+  test('printing or serializing the lease shows no token', async (t) => {
     const locks = store.client(t)
     const lease = await locks.acquire(keysOf(2))
     const tokens = lease.leases.map(({ token }) => token)
@@ -225,7 +227,7 @@ overStores('several keys', (store) => {
     assert.deepEqual(Object.keys(JSON.parse(JSON.stringify(lease))), ['keys', 'fences', 'isHeld', 'remaining'])
   })
 
-  test('await using releases all', async (t) => {
+  test('await using releases all keys', async (t) => {
     const locks = store.client(t)
     const keys = keysOf(2)
     const lease = await locks.acquire(keys)

@@ -1,4 +1,5 @@
-// Semaphores and read/write locks, on every store: who gets in together, who has to wait, and in which order.
+// Semaphores and read/write locks, on every store: which callers hold them together, which callers
+// wait, and in which order.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -8,10 +9,11 @@ import { timed, until, within } from '../support/clock.mjs'
 import { aborted, lost } from '../support/leases.mjs'
 import { overStores } from '../support/stores.mjs'
 
+/** The largest delay of an event on a busy machine, in ms. */
 const SLACK = 2_000
 
 overStores('semaphore', (store) => {
-  test('as many hold it as there are permits, and no more, across clients', async (t) => {
+  test('clients together hold as many leases as there are permits, and no more', async (t) => {
     const key = store.key()
     const semaphores = [store.client(t), store.client(t)].map((locks) => locks.semaphore(key, 3))
     const [a, b] = semaphores
@@ -31,10 +33,10 @@ overStores('semaphore', (store) => {
     const next = await b.tryAcquire()
     assert.equal(next.isHeld, true)
     assert.equal(await a.tryAcquire(), null)
-    assert.ok(leases[0].isHeld && leases[2].isHeld, 'a release is that of one lease')
+    assert.ok(leases[0].isHeld && leases[2].isHeld, 'a release ends one lease')
   })
 
-  test('never more than the permits, however many contend, and the permits are used', async (t) => {
+  test('there are never more holders than permits, however many callers contend, and all permits are used', async (t) => {
     const clients = [store.client(t), store.client(t), store.client(t)]
     const key = store.key()
     let inside = 0
@@ -54,7 +56,7 @@ overStores('semaphore', (store) => {
     assert.equal(most, 4)
   })
 
-  test('waiters are served in the order in which they came', async (t) => {
+  test('waiters are served in arrival order', async (t) => {
     const locks = store.client(t)
     const semaphore = locks.semaphore(store.key(), 1)
     const first = await semaphore.acquire()
@@ -69,7 +71,7 @@ overStores('semaphore', (store) => {
     assert.deepEqual(order, [...order.keys()])
   })
 
-  test('a lease runs out, is renewed, lost and aborted like any other', async (t) => {
+  test('a lease can expire, be renewed and be aborted like any other', async (t) => {
     const semaphore = store.client(t).semaphore(store.key(), 1)
     const lease = await semaphore.acquire({ ttl: 200, autoRenew: false })
     await aborted(lease)
@@ -81,7 +83,7 @@ overStores('semaphore', (store) => {
     assert.equal(await next.release(), true)
   })
 
-  test('a permit that runs out is free for the next who waits', async (t) => {
+  test('the next waiter gets a permit that expired', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     await a.semaphore(key, 2).acquire({ ttl: 60_000 })
@@ -91,19 +93,19 @@ overStores('semaphore', (store) => {
     assert.ok(ms < 400 + SLACK, `${ms} ms`)
   })
 
-  test('it is the lock of its key: who holds that alone keeps all others out', async (t) => {
+  test('a semaphore is the lock of its key, so an exclusive lease excludes it', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     const semaphore = locks.semaphore(key, 5)
-    const alone = await locks.acquire(key)
+    const exclusive = await locks.acquire(key)
     assert.equal(await semaphore.tryAcquire(), null)
-    await alone.release()
+    await exclusive.release()
     const lease = await semaphore.acquire()
     assert.equal(await locks.tryAcquire(key), null)
     await lease.release()
   })
 
-  test('inspect tells all who hold it', async (t) => {
+  test('inspect() returns all holders', async (t) => {
     const [a, b] = [store.client(t, { name: 'a' }), store.client(t, { name: 'b' })]
     const key = store.key()
     const leases = [await a.semaphore(key, 2).acquire({ ttl: 20_000 }), await b.semaphore(key, 2).acquire()]
@@ -125,7 +127,7 @@ overStores('semaphore', (store) => {
     assert.equal(await a.inspect(key), null)
   })
 
-  test('printing one shows what it is', async (t) => {
+  test('util.inspect() shows the kind, the key and the permits', async (t) => {
     const locks = store.client(t)
     assert.equal(inspect(locks.semaphore('k', 3)), "Semaphore { key: 'k', permits: 3 }")
     assert.match(inspect(locks.readWriteLock('k')), /^ReadWriteLock \{/)
@@ -133,7 +135,7 @@ overStores('semaphore', (store) => {
 })
 
 overStores('read/write lock', (store) => {
-  test('many read together, in all clients, and nobody writes meanwhile', async (t) => {
+  test('readers of several clients hold the lock together, and no writer does meanwhile', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     const locks = [a.readWriteLock(key), b.readWriteLock(key)]
@@ -151,7 +153,7 @@ overStores('read/write lock', (store) => {
     assert.equal(await locks[0].write.tryAcquire(), null)
   })
 
-  test('to write is the lock of the key itself', async (t) => {
+  test('a write lease is an exclusive lease of the key', async (t) => {
     const locks = store.client(t)
     const lock = locks.readWriteLock(store.key())
     const lease = await locks.acquire(lock.key)
@@ -161,20 +163,20 @@ overStores('read/write lock', (store) => {
     await lock.write.withLock(async () => assert.equal(await locks.tryAcquire(lock.key), null))
   })
 
-  test('who waits to write comes before those who ask to read later', async (t) => {
+  test('a waiting writer gets the lock before readers that asked later', async (t) => {
     const [a, b, c] = [store.client(t), store.client(t), store.client(t)]
     const key = store.key()
     const order = []
     const first = await a.readWriteLock(key).read.acquire()
-    const take = async (lock, name) => {
+    const hold = async (lock, name) => {
       const lease = await lock.acquire({ wait: 20_000 })
       order.push(name)
       await lease.release()
     }
-    const writer = take(b.readWriteLock(key).write, 'writer')
+    const writer = hold(b.readWriteLock(key).write, 'writer')
     await until('the writer to wait', async () => (await a.inspect(key)).waiters.length === 1)
-    assert.equal(await c.readWriteLock(key).read.tryAcquire(), null, 'nobody overtakes')
-    const readers = [take(c.readWriteLock(key).read, 'reader'), take(a.readWriteLock(key).read, 'reader')]
+    assert.equal(await c.readWriteLock(key).read.tryAcquire(), null, 'no reader overtakes the writer')
+    const readers = [hold(c.readWriteLock(key).read, 'reader'), hold(a.readWriteLock(key).read, 'reader')]
     await until('the readers to wait', async () => (await a.inspect(key)).waiters.length >= 2)
     assert.deepEqual(order, [])
     await first.release()
@@ -182,7 +184,7 @@ overStores('read/write lock', (store) => {
     assert.deepEqual(order, ['writer', 'reader', 'reader'])
   })
 
-  test('readers who wait behind a writer get in together', async (t) => {
+  test('readers that wait behind a writer get the lock together', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
     const writer = await a.readWriteLock(key).write.acquire()
@@ -193,7 +195,7 @@ overStores('read/write lock', (store) => {
     assert.ok(leases.every((lease) => lease.isHeld))
   })
 
-  test('what is written is never seen half', async (t) => {
+  test('readers never see a half-done write', async (t) => {
     const clients = [store.client(t), store.client(t)]
     const key = store.key()
     const value = { left: 0, right: 0 }

@@ -48,18 +48,18 @@ const METHODS = {
   'acquire several': (locks, key) => locks.acquire(['another', key]),
   tryAcquire: (locks, key) => locks.tryAcquire(key),
   'tryAcquire several': (locks, key) => locks.tryAcquire(['another', key]),
-  withLock: (locks, key) => locks.withLock(key, () => assert.fail('it was run')),
+  withLock: (locks, key) => locks.withLock(key, () => assert.fail('the section ran')),
   semaphore: (locks, key) => locks.semaphore(key, 2),
   readWriteLock: (locks, key) => locks.readWriteLock(key),
   inspect: (locks, key) => locks.inspect(key),
   forceRelease: (locks, key) => locks.forceRelease(key),
   adopt: (locks, key) => locks.adopt(ticketOf(key)),
-  withAdopted: (locks, key) => locks.withAdopted(ticketOf(key), () => assert.fail('it was run')),
+  withAdopted: (locks, key) => locks.withAdopted(ticketOf(key), () => assert.fail('the section ran')),
   createLockWorker: (client, key) => createLockWorker({ client, key, startWork() {} }),
 }
 
 overStores('side keys', (store) => {
-  test('a key that names a side key is refused, and the lock beside it is not', async (t) => {
+  test('a key that names a side key is refused, and the lock of the side key is not', async (t) => {
     for (const [prefix, key, other] of SIDE_KEYS) {
       const locks = store.client(t, { prefix })
       await assert.rejects(locks.acquire(key), refused, `${prefix}${key}`)
@@ -81,16 +81,34 @@ overStores('side keys', (store) => {
 test('every method that takes a key refuses one that names a side key', async (t) => {
   const locks = createLockClient({ store: 'memory:side-keys', prefix: '' })
   atEnd(t, () => locks.close())
-  for (const [name, ask] of Object.entries(METHODS)) {
-    await assert.rejects(async () => ask(locks, '{invoice:7}:fence'), refused, name)
+  for (const [name, call] of Object.entries(METHODS)) {
+    await assert.rejects(async () => call(locks, '{invoice:7}:fence'), refused, name)
   }
   const options = { store: 'memory:side-keys', prefix: '', key: '{invoice:7}:fence', startWork() {} }
   assert.throws(() => createLockWorker(options), refused)
   // once() marks its id under a key that it makes of the key and the id.
   await assert.rejects(
-    locks.once('{x}:{x}', ':fence', () => assert.fail('it was run')),
+    locks.once('{x}:{x}', ':fence', () => assert.fail('the section ran')),
     refused,
   )
+})
+
+test('every method that takes a lock refuses one that stands for an id of once()', async (t) => {
+  const locks = createLockClient({ store: 'memory:once-keys' })
+  atEnd(t, () => locks.close())
+  const shows = ['inspect', 'forceRelease']
+  const takes = Object.entries(METHODS).filter(([name]) => !shows.includes(name) && !/adopt/i.test(name))
+  for (const [name, call] of takes) {
+    await assert.rejects(async () => call(locks, 'order:5@once:mail'), refused, name)
+  }
+  const { ran } = await locks.once('order:5', 'mail', () => {})
+  assert.equal(ran, true)
+  // These keys look alike, and stand for no id.
+  for (const key of ['order:5@once:', '@once', 'a@once:b@c', 'a@once:{b}']) {
+    assert.ok(await locks.tryAcquire(key), key)
+  }
+  assert.notEqual(await locks.inspect('order:5@once:mail'), null)
+  assert.equal(await locks.forceRelease('order:5@once:mail'), true)
 })
 
 describe('side keys: redis', { timeout: 120_000 }, () => {

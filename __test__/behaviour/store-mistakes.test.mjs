@@ -1,6 +1,6 @@
 // Mistakes with the store: a client of another library, options of another library, and texts that
-// are no URL. The message says what was given and what to give instead. It never shows a password.
-// (package/redis-clients.test.mjs gives real clients of the other libraries.)
+// are not URLs. The message says what was given and what to give instead, and never shows a
+// password. package/redis-clients.test.mjs passes real clients of the other libraries.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -12,7 +12,7 @@ const TYPE = 'ERR_INVALID_ARG_TYPE'
 const VALUE = 'ERR_INVALID_ARG_VALUE'
 
 /** Returns the error that `call` throws, and asserts that it shows no secret. */
-function thrown(call) {
+function errorOf(call) {
   try {
     call()
   } catch (error) {
@@ -22,22 +22,22 @@ function thrown(call) {
     assert.ok(error.message.length < 500, `${error.message.length} characters`)
     return error
   }
-  assert.fail('it was accepted')
+  assert.fail('the call was accepted')
 }
 
 const methods = (...names) => Object.fromEntries(names.map((name) => [name, () => assert.fail(`${name}() was called`)]))
 
-/** An object of a class, with these properties and methods. */
+/** Returns an object with these properties, whose prototype has these methods. */
 const instance = (properties, ...names) => Object.assign(Object.create(methods(...names)), properties)
 
 const LOGIN = { username: 'app', password: SECRET }
 
-// As ioredis 4 to 6 and iovalkey make them.
+// Clients like those of ioredis 4 to 6 and iovalkey.
 const ioredis = (options) =>
   instance({ options: { host: 'localhost', port: 6379, db: 0, ...options }, status: 'wait' }, 'sendCommand')
 const ioredisCluster = (startupNodes, redisOptions) =>
   instance({ isCluster: true, status: 'ready', startupNodes, options: { redisOptions } }, 'sendCommand')
-// As node-redis 4 to 6 make them.
+// Clients like those of node-redis 4 to 6.
 const nodeRedis = (options) => instance({ isOpen: false, options }, 'sendCommand', 'connect')
 const nodeRedisCluster = (options) => instance({ isOpen: true, _options: options }, 'sendCommand', 'getSlotMaster')
 const [pool, sentinel, cluster4] = [
@@ -86,12 +86,17 @@ const CLIENTS = [
   ['node-redis: a pool', pool, 'a client pool of node-redis', 'redis://HOST:6379'],
   ['node-redis: sentinels', sentinel, 'a sentinel client of node-redis', 'redis-sentinel://HOST:26379/MASTER'],
   ['node-redis 3', redis3, 'a client of node-redis', 'redis://:<password>@h:7000/1'],
-  ['a password in the place of a host', ioredis({ host: `${SECRET}@h` }), 'a client of ioredis', 'redis://HOST:6379'],
-  ['… of a user', ioredis({ username: SECRET }), 'a client of ioredis', 'redis://<username>@localhost:6379'],
-  ['… of a port', ioredis({ port: SECRET }), 'a client of ioredis', 'redis://localhost:6379'],
-  ['… of a database', ioredis({ db: SECRET }), 'a client of ioredis', 'redis://localhost:6379'],
+  ['ioredis: a password as the host', ioredis({ host: `${SECRET}@h` }), 'a client of ioredis', 'redis://HOST:6379'],
   [
-    '… of a master',
+    'ioredis: a password as the user',
+    ioredis({ username: SECRET }),
+    'a client of ioredis',
+    'redis://<username>@localhost:6379',
+  ],
+  ['ioredis: a password as the port', ioredis({ port: SECRET }), 'a client of ioredis', 'redis://localhost:6379'],
+  ['ioredis: a password as the database', ioredis({ db: SECRET }), 'a client of ioredis', 'redis://localhost:6379'],
+  [
+    'ioredis: a password as the name of the master',
     ioredis({ sentinels: SENTINELS, name: `:${SECRET}@` }),
     'a client of ioredis',
     'redis-sentinel://a:26379,b:26379/MASTER',
@@ -101,7 +106,7 @@ const CLIENTS = [
 describe('store: a client of another library', () => {
   for (const [what, client, named, url] of CLIENTS) {
     test(what, () => {
-      const said = (code) =>
+      const rest = (code) =>
         `argument must be the URL of a store. Received ${named}. leasehold opens its own connections, so give the URL: ${code}`
       for (const [call, name, code] of [
         [() => createLockClient(client), 'store', `createLockClient('${url}')`],
@@ -109,48 +114,48 @@ describe('store: a client of another library', () => {
         [() => createLockClient([client, client, client]), 'store[0]', `'${url}'`],
         [() => createLockWorker({ store: client, key: 'k', startWork() {} }), 'store', `{ store: '${url}' }`],
       ]) {
-        const { message, code: errorCode } = thrown(call)
-        assert.equal(message, `The "${name}" ${said(code)}`)
+        const { message, code: errorCode } = errorOf(call)
+        assert.equal(message, `The "${name}" ${rest(code)}`)
         assert.equal(errorCode, TYPE)
       }
     })
 
-    test(`${what}: the URL is one that leasehold takes`, (t) => {
+    test(`${what}: leasehold accepts the URL of the message`, (t) => {
       const example = url.replace('<password>', 'p').replace('<username>', 'u').replace('HOST', 'h')
       const locks = createLockClient(example)
       atEnd(t, () => locks.close())
     })
   }
 
-  test('as the client of a worker', () => {
-    const { message } = thrown(() => createLockWorker({ client: ioredis(LOGIN), key: 'k', startWork() {} }))
+  test('a worker that gets such a client suggests its URL', () => {
+    const { message } = errorOf(() => createLockWorker({ client: ioredis(LOGIN), key: 'k', startWork() {} }))
     assert.match(
       message,
       /^The "client" argument must be a LockClient .* a client of ioredis: .*\{ store: 'redis:\/\/app:/,
     )
   })
 
-  test('a client whose getters throw, and a proxy that throws', () => {
+  test('getters and proxies that throw do not break the check', () => {
     const fail = () => {
       throw new Error(SECRET)
     }
     const broken = Object.defineProperties(ioredis(), { options: { get: fail }, isCluster: { get: fail } })
-    assert.match(thrown(() => createLockClient(broken)).message, /a client of ioredis.*'redis:\/\/localhost:6379'/)
+    assert.match(errorOf(() => createLockClient(broken)).message, /a client of ioredis.*'redis:\/\/localhost:6379'/)
     const options = Object.defineProperty({ port: 1 }, 'host', { get: fail })
-    assert.match(thrown(() => createLockClient(nodeRedis({ socket: options }))).message, /'redis:\/\/localhost:1'/)
+    assert.match(errorOf(() => createLockClient(nodeRedis({ socket: options }))).message, /'redis:\/\/localhost:1'/)
     for (const trap of ['get', 'getPrototypeOf', 'has', 'ownKeys']) {
       const proxy = new Proxy(ioredis(), { [trap]: fail })
       assert.throws(() => createLockClient({ store: proxy }), TypeError, trap)
     }
   })
 
-  test('a lock client of this library', (t) => {
+  test('the message about a lock client says how to pass it', (t) => {
     const locks = createLockClient('memory:mistakes')
     atEnd(t, () => locks.close())
-    assert.match(thrown(() => createLockClient(locks)).message, /Received a lock client: use it as it is$/)
-    assert.match(thrown(() => createLockClient({ store: locks })).message, /Received a lock client: give its URL$/)
+    assert.match(errorOf(() => createLockClient(locks)).message, /Received a lock client: use it as it is$/)
+    assert.match(errorOf(() => createLockClient({ store: locks })).message, /Received a lock client: give its URL$/)
     assert.match(
-      thrown(() => createLockWorker(locks)).message,
+      errorOf(() => createLockWorker(locks)).message,
       /Received a lock client: give it as \{ client, key, … \}$/,
     )
   })
@@ -167,71 +172,71 @@ describe('store: options of another library', () => {
     [{ rootNodes: [{ url: `redis://:${SECRET}@a:7000` }] }, 'rootNodes', 'redis-cluster://:<password>@a:7000'],
   ]) {
     test(`${option}: ${url}`, () => {
-      const { message, code } = thrown(() => createLockClient(given))
+      const { message, code } = errorOf(() => createLockClient(given))
       assert.equal(message, `Unknown option "${option}": write it into the URL of the store, { store: '${url}' }`)
       assert.equal(code, VALUE)
     })
   }
 
-  test('as the store: the URL to give', () => {
+  test('connection options as the store: the message shows the URL to write', () => {
     for (const [store, url] of [
       [{ host: 'cache', port: 6380 }, 'redis://cache:6380'],
       [{ host: 'cache', password: SECRET, db: 1 }, 'redis://:<password>@cache:6379/1'],
       [{ socket: { host: 'h', tls: true } }, 'rediss://h:6379'],
       [{ sentinels: SENTINELS, name: 'm' }, 'redis-sentinel://a:26379,b:26379/m'],
     ]) {
-      const { message } = thrown(() => createLockClient({ store }))
+      const { message } = errorOf(() => createLockClient({ store }))
       assert.equal(message, `${noUrl} the options of a connection: write them as a URL, { store: '${url}' }`)
     }
     const three = ['a', 'b', 'c'].map((host) => ({ host }))
-    const { message } = thrown(() => createLockClient(three))
+    const { message } = errorOf(() => createLockClient(three))
     assert.match(
       message,
       /^The "store\[0\]" argument .* the options of a connection: write them as a URL, 'redis:\/\/a:6379'$/,
     )
     const { url, ...others } = { url: `redis://:${SECRET}@h` }
     assert.equal(
-      thrown(() => createLockClient({ store: { url } })).message,
+      errorOf(() => createLockClient({ store: { url } })).message,
       `${noUrl} an object with a URL: give the URL itself`,
     )
-    assert.equal(thrown(() => createLockClient({ store: others })).message, `${noUrl} an instance of Object`)
+    assert.equal(errorOf(() => createLockClient({ store: others })).message, `${noUrl} an instance of Object`)
   })
 
-  test('several hosts in one URL, and parameters of another library', () => {
-    assert.match(thrown(() => createLockClient('redis://a,b,c')).message, /a list of URLs for a quorum/)
-    const { message } = thrown(() => createLockClient(`redis://:${SECRET}@h?keyPrefix=x`))
+  test('several hosts in one URL and parameters of another library get advice', () => {
+    assert.match(errorOf(() => createLockClient('redis://a,b,c')).message, /a list of URLs for a quorum/)
+    const { message } = errorOf(() => createLockClient(`redis://:${SECRET}@h?keyPrefix=x`))
     assert.match(message, /unknown parameter "keyprefix": give prefix in the options/)
   })
 
-  test('as options of a worker', () => {
-    const { message } = thrown(() => createLockWorker({ host: 'cache', port: 6380, key: 'k', startWork() {} }))
+  test('a worker that gets such options suggests the URL', () => {
+    const { message } = errorOf(() => createLockWorker({ host: 'cache', port: 6380, key: 'k', startWork() {} }))
     assert.match(message, /^Unknown option "host": .*'redis:\/\/cache:6380'/)
   })
 
-  test('host and port as two arguments', () => {
+  test('host and port as two arguments get advice', () => {
     for (const call of [() => createLockClient('localhost', 6379), () => createLockClient(6379, 'localhost')]) {
-      assert.match(thrown(call).message, /takes one argument: write host and port as one URL, 'redis:\/\/HOST:PORT'$/)
+      assert.match(errorOf(call).message, /takes one argument: write host and port as one URL, 'redis:\/\/HOST:PORT'$/)
     }
   })
 
-  test('a promise, a map, or a URL object', () => {
+  test('a promise, a map and a URL object get advice', () => {
     const promise =
       /^The "options" argument must be an object, such as \{ store: … \}\. Received a promise: await it first$/
-    assert.match(thrown(() => createLockClient(Promise.resolve('redis://h'))).message, promise)
+    assert.match(errorOf(() => createLockClient(Promise.resolve('redis://h'))).message, promise)
     assert.match(
-      thrown(() => createLockClient({ store: Promise.resolve('redis://h') })).message,
+      errorOf(() => createLockClient({ store: Promise.resolve('redis://h') })).message,
       /promise: await it first$/,
     )
     assert.match(
-      thrown(() => createLockClient(new Map([['store', 'redis://h']]))).message,
+      errorOf(() => createLockClient(new Map([['store', 'redis://h']]))).message,
       /Received an instance of Map$/,
     )
     const url = new URL(`redis://:${SECRET}@h`)
-    assert.match(thrown(() => createLockClient({ store: url })).message, /Received a URL object: give its href$/)
+    assert.match(errorOf(() => createLockClient({ store: url })).message, /Received a URL object: give its href$/)
   })
 })
 
-describe('store: a text that is no URL', () => {
+describe('store: a text that is not a URL', () => {
   const blank = 'begins with a blank or a line break: remove it'
   const end = 'ends with a blank or a line break: remove it'
   const quotes = 'begins with a quotation mark: remove the marks around the URL'
@@ -240,7 +245,7 @@ describe('store: a text that is no URL', () => {
   const file = 'has no scheme: if it is the path of a file, write sqlite:PATH'
   const meant = (url) => `has no scheme: did you mean ${url}?`
   const scheme = (url) => `has an unknown scheme: did you mean ${url}?`
-  for (const [text, said] of [
+  for (const [text, problem] of [
     ['localhost:6379', meant('redis://localhost:6379')],
     ['localhost', meant('redis://localhost:6379')],
     ['127.0.0.1:6379', meant('redis://127.0.0.1:6379')],
@@ -248,7 +253,7 @@ describe('store: a text that is no URL', () => {
     ['[::1]:6379', meant('redis://[::1]:6379')],
     ['redis:6379', meant('redis://redis:6379')],
     ['cache.example.com:6380/2', meant('redis://cache.example.com:6380/2')],
-    // These names, and this number, may be a user and a password.
+    // These names and this number may be a user and a password, so the message shows none of them.
     ['myhost:6380', noScheme],
     [`${SECRET}:6379`, noScheme],
     [`${SECRET}@h:6379`, login],
@@ -286,8 +291,8 @@ describe('store: a text that is no URL', () => {
     ['[object Object]', 'is the text "[object Object]": give the URL as a string, not an object'],
   ]) {
     test(JSON.stringify(text.replace(SECRET, 'SECRET')), () => {
-      const { message, code } = thrown(() => createLockClient(text))
-      assert.deepEqual([code, message], [VALUE, `The "store" argument ${said}`])
+      const { message, code } = errorOf(() => createLockClient(text))
+      assert.deepEqual([code, message], [VALUE, `The "store" argument ${problem}`])
     })
   }
 
@@ -298,12 +303,12 @@ describe('store: a text that is no URL', () => {
     `${SECRET}://h`,
     `redis:${SECRET}`,
   ]) {
-    test(`no hint is known: ${text.replace(SECRET, 'SECRET')}`, () => {
-      assert.match(thrown(() => createLockClient(text)).message, /scheme|slashes/)
+    test(`a text without a hint: ${text.replace(SECRET, 'SECRET')}`, () => {
+      assert.match(errorOf(() => createLockClient(text)).message, /scheme|slashes/)
     })
   }
 
-  test('a blank at the end of the path of a file is part of its name', (t) => {
+  test('a blank at the end of a name or a path belongs to it', (t) => {
     const locks = createLockClient('memory:a ')
     atEnd(t, () => locks.close())
   })
@@ -321,7 +326,7 @@ describe('store: a mistake in the environment', () => {
     }
     process.env[name] = value
   }
-  for (const [name, value, said] of [
+  for (const [name, value, pattern] of [
     [
       'REDIS_URL',
       'localhost:6379',
@@ -338,13 +343,13 @@ describe('store: a mistake in the environment', () => {
   ]) {
     test(`${name}: ${value.replace(SECRET, 'SECRET')}`, (t) => {
       set(t, name, value)
-      assert.match(thrown(() => createLockClient()).message, said)
+      assert.match(errorOf(() => createLockClient()).message, pattern)
     })
   }
 
-  test('a store in the code is not said to be in the environment', (t) => {
+  test('the message about a store in the code does not mention the environment', (t) => {
     set(t, 'REDIS_URL', 'redis://h')
-    assert.doesNotMatch(thrown(() => createLockClient('gopher://h')).message, /environment/)
+    assert.doesNotMatch(errorOf(() => createLockClient('gopher://h')).message, /environment/)
   })
 })
 

@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { createLockClient, LockError } from 'leasehold'
-import { readTicket, writeTicket } from '../../dist/ticket.js'
+import { readTicket, writeTicket } from '../../dist/lock/ticket.js'
 import { atEnd } from '../support/endings.mjs'
 import { edits, fuzz, samplesOf, withEdits } from '../support/fuzzing.mjs'
 
@@ -15,7 +15,7 @@ const TTL = 60_000
 const encode = (json) => Buffer.from(json).toString('base64url')
 const decode = (ticket) => Buffer.from(ticket, 'base64url').toString()
 
-/** Values that a field may be changed to. */
+/** Generates values for a changed field. */
 const value = fc.oneof(
   fc.constantFrom(0, -1, 1, 0.5, 10, 2_147_483_647, 2_147_483_648, 4_294_967_295, 4_294_967_296, 2 ** 53, 1e300),
   fc.constantFrom('', 'a', '{a}:fence', 'a\0', '\ud800', null, true, [], {}),
@@ -23,7 +23,7 @@ const value = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 40 }),
 )
 
-/** Functions that change a ticket: its characters, its JSON, or one of its fields. */
+/** Generates functions that change the characters, the JSON, or one field of a ticket. */
 const change = fc.oneof(
   edits.map((edits) => (ticket) => withEdits(ticket, edits)),
   edits.map((edits) => (ticket) => encode(withEdits(decode(ticket), edits))),
@@ -36,7 +36,7 @@ const change = fc.oneof(
   }),
 )
 const sample = fc.constantFrom(...samplesOf('tickets').map(([, text]) => text))
-/** Arbitrary texts, and samples that were changed. */
+/** Generates arbitrary texts and changed samples. */
 const texts = fc.oneof(
   { weight: 1, arbitrary: fc.string({ unit: 'binary' }) },
   { weight: 6, arbitrary: fc.tuple(sample, change).map(([ticket, change]) => change(ticket)) },
@@ -52,7 +52,7 @@ function assertOwn(error, ticket) {
   const text = ticket + decode(ticket)
   for (let i = 0; i + 8 <= text.length; i++) {
     const part = text.slice(i, i + 8)
-    // The message contains such words for every ticket.
+    // Words of the message itself may also be in a ticket.
     if (!/^[a-z "()]+$/i.test(part)) assert.ok(!error.message.includes(part), error.message)
   }
 }
@@ -93,7 +93,7 @@ test('no text is a ticket unless it is well-formed', async () => {
   assert.ok(accepted > 0, 'no ticket was accepted')
 })
 
-test('no value but a string is a ticket', () => {
+test('only a string is a ticket', () => {
   fc.assert(
     fc.property(fc.anything(), (given) => {
       if (typeof given === 'string') return
@@ -102,22 +102,22 @@ test('no value but a string is a ticket', () => {
   )
 })
 
-test('a changed ticket gets its lease as it is, or none', async (t) => {
+test('a changed ticket gets its lease unchanged, or no lease', async (t) => {
   const store = `memory:${randomUUID()}`
-  const [holder, heir] = [createLockClient(store), createLockClient(store)]
-  atEnd(t, () => Promise.all([holder.close(), heir.close()]))
+  const [holder, adopter] = [createLockClient(store), createLockClient(store)]
+  atEnd(t, () => Promise.all([holder.close(), adopter.close()]))
   const other = await holder.acquire('other', { ttl: TTL })
   const lease = await holder.acquire('ключ {b}', { ttl: TTL })
-  // The ticket of the lease; each adoption makes a new one.
+  // The current ticket of the lease. Each adoption makes a new one.
   let live = await lease.detach(TTL)
   let adoptions = 0
   const check = async (ticket) => {
     const { token } = JSON.parse(decode(live))
-    const adopted = await heir.adopt(ticket).catch((error) => {
+    const adopted = await adopter.adopt(ticket).catch((error) => {
       if (!(error instanceof LockError)) assertOwn(error, ticket)
       assert.ok(!error.message.includes(token))
     })
-    const info = await heir.inspect(lease.key)
+    const info = await adopter.inspect(lease.key)
     assert.equal(info?.fence, lease.fence)
     assert.equal(info.shared, false)
     assert.ok(other.isHeld)
@@ -126,7 +126,7 @@ test('a changed ticket gets its lease as it is, or none', async (t) => {
     assert.equal(adopted.key, lease.key)
     assert.equal(adopted.fence, lease.fence)
     assert.ok(adopted.ttl <= TTL, `${adopted.ttl}`)
-    // If the heir had a smaller ttl, so would the next ticket.
+    // Without this renewal, a smaller ttl of the adopter would be that of the next ticket.
     await adopted.renew(TTL)
     live = await adopted.detach(TTL)
   }
@@ -145,7 +145,7 @@ test('a changed ticket gets its lease as it is, or none', async (t) => {
     { numRuns },
   )
   // The refused tickets have not used up the lease.
-  const adopted = await heir.adopt(live)
+  const adopted = await adopter.adopt(live)
   assert.equal(adopted.fence, lease.fence)
   assert.ok(adoptions > 0 || numRuns < 100, 'no ticket was accepted')
 })

@@ -1,5 +1,5 @@
-// Checks LockTimeoutError on every store: it says who holds the lock, for how long, and how many
-// calls wait.
+// Checks LockTimeoutError on every store: it names the holder, the time for which it has held the
+// lock, and the number of waiters.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -14,29 +14,29 @@ const message = (text) =>
 overStores(
   'time-outs',
   (store) => {
-    test('the error of a wait says who holds the lock, for how long, and how many wait', async (t) => {
+    test('the error of a wait has the holder, its time, and the number of waiters', async (t) => {
       const [a, b, c] = ['web-1', 'web-2', 'web-3'].map((name) => store.client(t, { name }))
       const key = store.key()
-      const asked = now()
+      const before = now()
       const lease = await a.acquire(key)
       const held = now()
       const third = c.acquire(key, { wait: 60_000 })
       await until('web-3 to wait', async () => (await a.inspect(key)).waiters.length === 1)
       const error = await named(() => b.acquire(key, { wait: 300 }))
-      const told = now()
+      const end = now()
       assert.match(
         error.message,
         message(`could not acquire "${key}" within 300 ms: held by "web-1" for …; 1 other waits`),
       )
       assert.deepEqual([error.key, error.holder, error.waiters], [key, 'web-1', 1])
-      // Of two clocks, one counts whole ms.
-      const [least, most] = [300, told - asked + 2]
-      assert.ok(error.heldFor >= least && error.heldFor <= most, `${error.heldFor} of ${told - held} ms`)
+      // One of the two clocks counts whole ms.
+      const [least, most] = [300, end - before + 2]
+      assert.ok(error.heldFor >= least && error.heldFor <= most, `${error.heldFor} of ${end - held} ms`)
       await lease.release()
       await (await third).release()
     })
 
-    test('of four callers of one client, those that time out are told that this client holds the lock', async (t) => {
+    test('callers that time out get an error that says if their own client holds the lock', async (t) => {
       const locks = store.client(t, { name: 'web-1' })
       const key = store.key()
       const calls = Array.from({ length: 4 }, () => locks.withLock(key, { wait: 300 }, () => sleep(1_000)))
@@ -46,13 +46,13 @@ overStores(
         if (status === 'fulfilled') continue
         const error = await timeout(Promise.reject(reason))
         const words = `could not acquire "${key}" within 300 ms: held by this client ("web-1")`
-        // On a busy machine, the store may not tell for how long.
+        // On a busy machine, the store may reply too late with the time.
         assert.ok(error.message === words || message(`${words} for …`).test(error.message), error.message)
         assert.equal(error.holder, 'web-1')
       }
     })
 
-    test('"this client" is the client that was asked, not another one of the same name', async (t) => {
+    test('"this client" is the client of the call, and not another one of the same name', async (t) => {
       const [a, b] = [store.client(t, { name: 'web' }), store.client(t, { name: 'web' })]
       const key = store.key()
       await a.acquire(key)
@@ -61,38 +61,40 @@ overStores(
       assert.match(other.message, /: held by "web" for /)
     })
 
-    test('the time is that of the lease that is held now, also if the client has passed the lock on by itself', async (t) => {
+    test('the time is that of the current lease, also after a local hand-off', async (t) => {
       const locks = store.client(t)
       const key = store.key()
       let began
-      const quick = async () => {
+      const handOn = async () => {
         while (began === undefined) await locks.withLock(key, { wait: 60_000 }, () => {})
       }
-      const all = [quick(), quick(), quick(), quick()]
+      const all = [handOn(), handOn(), handOn(), handOn()]
       // The store knows the first lease of a client's turn. On a busy machine, turns are short.
       const turn = async () => Date.now() - ((await locks.inspect(key))?.fence ?? Infinity) / 1_000
       for (const end = now() + 5_000; (await turn()) < 100 && now() < end; ) await sleep(1)
       let done
-      const slow = () => {
+      let fence
+      const holdOn = (lease) => {
         began = now()
+        fence = lease.fence
         return new Promise((resolve) => {
           done = resolve
         })
       }
-      all.push(locks.withLock(key, { wait: 60_000 }, slow))
-      await until('the slow one', () => began)
+      all.push(locks.withLock(key, { wait: 60_000 }, holdOn))
+      await until('the last section', () => began)
       const error = await named(() => locks.acquire(key, { wait: 200 }))
-      // The fence of a lease that was passed on was reserved at most 10 ms before.
-      const most = now() - began + 10 + 2
+      // A fence is the wall clock's time of the grant, in µs.
+      const most = Date.now() + 1 - fence / 1_000
       assert.ok(error.heldFor >= 200 - 10 && error.heldFor <= most, `${error.heldFor} of ${most} ms`)
-      // One of the four may have ended just before.
+      // One of the four callers may have ended just before.
       assert.ok(error.waiters === 3 || error.waiters === 4, `${error.waiters} wait`)
       t.diagnostic(`held for ${error.heldFor} ms, the client's turn ${(await turn()).toFixed()} ms`)
       done()
       await Promise.all(all)
     })
 
-    test('of several keys, the error names the one that is held', async (t) => {
+    test('the error of several keys names the key that is held', async (t) => {
       const [a, b] = [store.client(t, { name: 'web-1' }), store.client(t)]
       const keys = [store.key(), store.key(), store.key()].sort()
       await a.acquire(keys[1])
@@ -104,17 +106,17 @@ overStores(
       assert.deepEqual([error.key, error.holder, error.waiters], [keys[1], 'web-1', 0])
     })
 
-    test('the error of several keys names the holder, too, if the wait ends before the last key is asked for', async (t) => {
+    test('the error of several keys also names the holder if the wait ends before the last key is requested', async (t) => {
       const [a, b] = [store.client(t, { name: 'web-1' }), store.client(t)]
       const keys = [store.key(), store.key()].sort()
       await a.acquire(keys[1])
       const error = await named(async () => {
         const first = await a.acquire(keys[0])
         const call = b.acquire(keys, { wait: 200 })
-        await until('the first to be waited for', async () => (await a.inspect(keys[0])).waiters.length === 1)
+        await until('a waiter for the first key', async () => (await a.inspect(keys[0])).waiters.length === 1)
         first.release()
         await new Promise(setImmediate)
-        // The grant is told when the thread is free again.
+        // The thread gets the grant when it is free again.
         for (const end = now() + 400; now() < end; );
         return call
       })
@@ -124,7 +126,7 @@ overStores(
       )
     })
 
-    test('retry: the error after the last try names the holder, too, for one key and for several', async (t) => {
+    test('with retry, the error after the last try also names the holder, for one key and for several', async (t) => {
       const [a, b] = [store.client(t, { name: 'web-1' }), store.client(t)]
       const keys = [store.key(), store.key()].sort()
       await a.acquire(keys[1])
@@ -139,7 +141,7 @@ overStores(
       }
     })
 
-    test('a semaphore: the error names the first three holders, and counts the other leases', async (t) => {
+    test('the error of a semaphore names the first three holders, and counts the other leases', async (t) => {
       const clients = Array.from({ length: 5 }, (_, i) => store.client(t, { name: `web-${i + 1}` }))
       const key = store.key()
       const [one, two, three, four, five] = clients.map((client) => client.semaphore(key, 7))
@@ -158,21 +160,21 @@ overStores(
       await waiting
     })
 
-    test('a read/write lock: a writer is told the readers, a reader the writer', async (t) => {
+    test('the error of a writer names the readers, and that of a reader names the writer', async (t) => {
       const clients = ['web-1', 'web-2', 'web-3'].map((name) => store.client(t, { name }))
       const key = store.key()
       const [one, two, three] = clients.map((client) => client.readWriteLock(key))
       const readers = [await one.read.acquire(), await two.read.acquire()]
-      const kept = await named(() => three.write.acquire({ wait: 300 }))
+      const ofWriter = await named(() => three.write.acquire({ wait: 300 }))
       assert.match(
-        kept.message,
+        ofWriter.message,
         message(`could not acquire "${key}" within 300 ms: held by "web-1" for …, "web-2" for …`),
       )
-      assert.equal(kept.holder, 'web-1')
+      assert.equal(ofWriter.holder, 'web-1')
       for (const lease of readers) await lease.release()
       const writer = await three.write.acquire()
-      const out = await named(() => one.read.acquire({ wait: 300 }))
-      assert.match(out.message, message(`could not acquire "${key}" within 300 ms: held by "web-3" for …`))
+      const ofReader = await named(() => one.read.acquire({ wait: 300 }))
+      assert.match(ofReader.message, message(`could not acquire "${key}" within 300 ms: held by "web-3" for …`))
       await writer.release()
     })
 
@@ -193,7 +195,7 @@ overStores(
       assert.ok(holders.every((holder) => holder === undefined || holder === 'web-1'))
     })
 
-    test('a call that does not wait learns only that the lock is held', async (t) => {
+    test('the error of a call without a wait says only that the lock is held', async (t) => {
       const [a, b] = ['web-1', 'web-2'].map((name) => store.client(t, { name }))
       const key = store.key()
       await a.acquire(key)
@@ -211,7 +213,7 @@ overStores(
         assert.equal(error.message, words)
         assert.deepEqual(Object.keys(error), ['code', 'key'])
       }
-      // The client knows this by itself.
+      // The client knows its own leases without the store.
       const own = await timeout(a.acquire(key, { wait: 0 }))
       assert.equal(own.message, `could not acquire "${key}" at once: held by this client ("web-1")`)
       assert.equal(own.holder, 'web-1')

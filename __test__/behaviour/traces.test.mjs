@@ -1,4 +1,5 @@
-// Which trace the store is told of a lease, and what a process makes of what it reads there. See also process/traces.test.mjs.
+// The trace that the store keeps with a lease, and how a process uses it. See also
+// process/traces.test.mjs.
 
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
@@ -19,10 +20,10 @@ const traceOf = (span) => traceparent(span.spanContext())
 const acquires = (begun) => begun.filter(({ name }) => name === 'leasehold acquire')
 
 overStores('traces', (store) => {
-  test('whatever way a lease is asked for, the store shows the bare name, and the call’s span', async (t) => {
+  test('for every method, the store has the name of the client and the span of the call', async (t) => {
     const { tracerProvider, named } = tracing()
     const locks = instrumented(t, store.client(t, { name: 'me: the 1st' }), { tracerProvider })
-    const asked = {
+    const methods = {
       acquire: (key) => locks.acquire(key),
       tryAcquire: (key) => locks.tryAcquire(key),
       'with retries': (key) => locks.acquire(key, { retry: { retries: 3 } }),
@@ -30,18 +31,18 @@ overStores('traces', (store) => {
       'to read': (key) => locks.readWriteLock(key).read.acquire(),
       adopt: async (key) => locks.adopt(await (await locks.acquire(key)).detach()),
     }
-    for (const [way, ask] of Object.entries(asked)) {
+    for (const [method, call] of Object.entries(methods)) {
       const key = store.key()
-      const lease = await ask(key)
+      const lease = await call(key)
       const info = await locks.inspect(key)
-      assert.equal(info.holder, 'me: the 1st', way)
-      assert.equal(info.trace, traceOf(named('acquire').at(-1)), way)
-      assert.equal(info.fence, lease.fence, way)
+      assert.equal(info.holder, 'me: the 1st', method)
+      assert.equal(info.trace, traceOf(named('acquire').at(-1)), method)
+      assert.equal(info.fence, lease.fence, method)
       await lease.release()
     }
   })
 
-  test('several keys have one trace, and a call is not linked to what it has itself', async (t) => {
+  test('several keys have one trace, and a call has no link to its own leases', async (t) => {
     const { tracerProvider, begun } = tracing()
     const locks = instrumented(t, store.client(t), { tracerProvider, inspectAfter: 10 })
     const keys = [store.key(), store.key()].sort()
@@ -61,29 +62,29 @@ overStores('traces', (store) => {
     assert.deepEqual(span.links, [])
   })
 
-  test('a span that nobody will see is not told, nor any with propagate: false', async (t) => {
-    const unseen = { tracerProvider: tracing({ sampler: new AlwaysOffSampler() }).tracerProvider }
-    const secret = { tracerProvider: tracing().tracerProvider, propagate: false }
-    for (const options of [unseen, secret]) {
+  test('the store gets no trace of an unsampled span, and none with propagate: false', async (t) => {
+    const unsampled = { tracerProvider: tracing({ sampler: new AlwaysOffSampler() }).tracerProvider }
+    const unpropagated = { tracerProvider: tracing().tracerProvider, propagate: false }
+    for (const options of [unsampled, unpropagated]) {
       const key = store.key()
-      const locks = instrumented(t, store.client(t, { name: 'untold' }), options)
+      const locks = instrumented(t, store.client(t, { name: 'untraced' }), options)
       const lease = await locks.acquire(key)
       const info = await locks.inspect(key)
-      assert.equal(info.holder, 'untold')
+      assert.equal(info.holder, 'untraced')
       assert.equal('trace' in info || 'trace' in info.leases[0], false)
       await lease.release()
     }
   })
 
-  test('what was handed on within this process is linked to the last hold, not to whom the store knows', async (t) => {
+  test('after a local hand-off, a waiter links to the last hold, and not to the lease in the store', async (t) => {
     const { tracerProvider, begun, named } = tracing()
     const locks = instrumented(t, store.client(t), { tracerProvider, inspectAfter: 30 })
-    // Only whoever holds it for a few ms hands it on like that.
+    // The client hands a lease on locally only after a hold of a few ms.
     const [key, second, third] = await until('a lease to be handed on within the process', async () => {
       const key = store.key()
       const first = await locks.acquire(key)
       const waiting = [locks.acquire(key), locks.acquire(key)]
-      // The fences for it have come by then.
+      // The client has reserved fences for the hand-off by then.
       await locks.ready()
       const { localHandOffs } = locks.stats()
       await first.release()
@@ -93,7 +94,7 @@ overStores('traces', (store) => {
       await (await waiting[1]).release()
     })
     const [first, , last] = acquires(begun).slice(-3)
-    assert.equal((await locks.inspect(key)).trace, traceOf(first), 'the store knows the first one still')
+    assert.equal((await locks.inspect(key)).trace, traceOf(first), 'the store still has the first lease')
     await until('the holder to be known', () => last.events.length > 0)
     await second.release()
     await (await third).release()
@@ -105,16 +106,16 @@ overStores('traces', (store) => {
   })
 })
 
-describe('traces: what is asked and written', () => {
-  test('many who wait for one lock ask the store once who holds it', async (t) => {
+describe('traces: requests and data', () => {
+  test('many waiters for one lock share an inspection', async (t) => {
     const { tracerProvider, begun } = tracing()
     const locks = createLockClient({ store: 'memory:traces' })
     atEnd(t, () => locks.close())
     instrumented(t, locks, { tracerProvider, inspectAfter: 300 })
-    let asked = 0
+    let inspections = 0
     const { inspect } = locks
     locks.inspect = (key) => {
-      asked++
+      inspections++
       return inspect.call(locks, key)
     }
     const lease = await locks.acquire('key')
@@ -124,12 +125,12 @@ describe('traces: what is asked and written', () => {
         .slice(1)
         .every((span) => span.events.length > 0),
     )
-    assert.ok(asked >= 1 && asked <= 3, `${asked} times`)
+    assert.ok(inspections >= 1 && inspections <= 3, `${inspections} times`)
     await lease.release()
     for (const next of waiting) await (await next).release()
   })
 
-  test('without a trace, what is written is what was written before there were any', async (t) => {
+  test('without a trace, the data in the store is that of versions without traces', async (t) => {
     const redis = await startRedis(t)
     const { tracerProvider } = tracing()
     const plain = createLockClient({ store: redis.url(), name: 'plain' })

@@ -10,26 +10,12 @@ import { createLockClient, createLockWorker } from 'leasehold'
 import { until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { freePort } from '../support/ports.mjs'
+import { warningsOf } from '../support/warnings.mjs'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const CODE = 'LEASEHOLD_UNHEARD_ERROR'
 const SECRET = 'hunter2'
 const EACH_SECOND = '* * * * * *'
-
-/** Collects the warnings of this library until the test is over. Node prints none meanwhile. */
-function warningsOf(t) {
-  const warnings = []
-  const printers = process.listeners('warning')
-  process.removeAllListeners('warning')
-  process.on('warning', (warning) => {
-    if (warning.code === CODE) warnings.push(warning)
-  })
-  atEnd(t, () => {
-    process.removeAllListeners('warning')
-    for (const printer of printers) process.on('warning', printer)
-  })
-  return warnings
-}
 
 function open(t, store = 'memory:unheard') {
   const locks = createLockClient(store)
@@ -37,7 +23,7 @@ function open(t, store = 'memory:unheard') {
   return locks
 }
 
-/** Starts a worker whose every `startWork` fails: { worker, failures }. */
+/** Starts a worker whose every `startWork` fails. Returns { worker, failures }. */
 function startFailing(t, key, fail, options = {}) {
   const failures = { count: 0 }
   const worker = createLockWorker({
@@ -66,8 +52,8 @@ const cause = (locks, error) =>
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve))
 
 describe('unheard errors', { timeout: 60_000 }, () => {
-  test('a worker whose startWork fails: one warning that says which worker, what failed, and what to do', async (t) => {
-    const warnings = warningsOf(t)
+  test('a failing startWork causes one warning, which names the worker, the failure and what to do', async (t) => {
+    const warnings = warningsOf(t, CODE)
     const error = new Error('no mail server')
     const { failures } = startFailing(t, 'mail-queue', () => error)
     await until('several failures', () => failures.count >= 3)
@@ -79,11 +65,11 @@ describe('unheard errors', { timeout: 60_000 }, () => {
       "The worker of lock \"mail-queue\" has no 'error' listener: add worker.on('error', (error) => …). " +
         'Without one, only its first error is shown: startWork failed: Error: no mail server',
     )
-    assert.equal(detail, error.stack, 'it shows where the error was thrown')
+    assert.equal(detail, error.stack, 'the detail shows where the error was thrown')
   })
 
-  test('a worker whose stopWork fails, or whose work throws no Error', async (t) => {
-    const warnings = warningsOf(t)
+  test('a failing stopWork that rejects with a text causes a warning', async (t) => {
+    const warnings = warningsOf(t, CODE)
     const worker = createLockWorker({
       store: 'memory:unheard',
       key: 'stops',
@@ -98,8 +84,8 @@ describe('unheard errors', { timeout: 60_000 }, () => {
     assert.match(warnings[0].message, /"stops".*shown: stopWork failed: Error: what was thrown is not.*"a text"$/)
   })
 
-  test('a worker whose store is down: the warning names the store without its password', async (t) => {
-    const warnings = warningsOf(t)
+  test('the warning of a worker whose store is down names the store without its password', async (t) => {
+    const warnings = warningsOf(t, CODE)
     const port = await freePort()
     const store = `redis://:${SECRET}@127.0.0.1:${port}`
     const worker = createLockWorker({ store, key: 'reports', retryInterval: 5, startWork() {} }).start()
@@ -110,8 +96,8 @@ describe('unheard errors', { timeout: 60_000 }, () => {
     for (const text of [message, detail, stack, cause.stack]) assert.ok(!text.includes(SECRET), text)
   })
 
-  test('a client: the warning names its store, without a password', async (t) => {
-    const warnings = warningsOf(t)
+  test('the warning of a client names its store without its password', async (t) => {
+    const warnings = warningsOf(t, CODE)
     await cause(open(t, 'memory:un\u001bheard'), new Error('a mistake'))
     await until('a warning', () => warnings.length === 1)
     assert.match(
@@ -127,8 +113,8 @@ describe('unheard errors', { timeout: 60_000 }, () => {
     assert.doesNotMatch(warnings[1].message, new RegExp(SECRET))
   })
 
-  test('a schedule whose job fails: one warning, of the schedule and not of its client', async (t) => {
-    const warnings = warningsOf(t)
+  test('a failing job causes one warning of its schedule, and none of its client', async (t) => {
+    const warnings = warningsOf(t, CODE)
     const locks = open(t)
     let runs = 0
     const schedule = locks.schedule('nightly', EACH_SECOND, () => {
@@ -147,47 +133,47 @@ describe('unheard errors', { timeout: 60_000 }, () => {
     assert.match(warnings[1].message, /^The client of /)
   })
 
-  test("a schedule that misses its ticks: the warning names 'missed'", async (t) => {
-    const warnings = warningsOf(t)
+  test("the warning about missed ticks names the event 'missed'", async (t) => {
+    const warnings = warningsOf(t, CODE)
     const locks = open(t, `redis://:${SECRET}@127.0.0.1:${await freePort()}`)
-    locks.schedule('nightly', EACH_SECOND, () => assert.fail('nobody allowed that'))
+    locks.schedule('nightly', EACH_SECOND, () => assert.fail('the job ran without a lock'))
     await until('a warning', () => warnings.length > 0)
     assert.match(warnings[0].message, /^The schedule "nightly" has no 'missed' listener: add schedule\.on\('missed', /)
     assert.match(warnings[0].message, /: the tick \d{4}-.*Z was missed: StoreUnavailableError: /)
     assert.doesNotMatch(`${warnings[0].message}${warnings[0].detail}`, new RegExp(SECRET))
   })
 
-  test('an error is no warning if the emitter has a listener, or the client of a schedule has one', async (t) => {
-    const warnings = warningsOf(t)
+  test('an error causes no warning if the emitter or the client of a schedule has a listener', async (t) => {
+    const warnings = warningsOf(t, CODE)
     const { worker, failures } = startFailing(t, 'heard', () => new Error('heard'))
-    const told = []
-    worker.on('error', (error) => told.push(error.message))
+    const errors = []
+    worker.on('error', (error) => errors.push(error.message))
     const locks = open(t)
-    locks.on('error', (error) => told.push(error.message))
+    locks.on('error', (error) => errors.push(error.message))
     const schedule = locks.schedule('heard', EACH_SECOND, () => Promise.reject(new Error('of the schedule')))
-    await until('the failures', () => failures.count >= 2 && told.includes('of the schedule'))
+    await until('the failures', () => failures.count >= 2 && errors.includes('of the schedule'))
     await schedule.stop()
     await cause(locks, new Error('of the client'))
-    await until('the error of the client', () => told.includes('of the client'))
+    await until('the error of the client', () => errors.includes('of the client'))
     await nextTurn()
     assert.deepEqual(warnings, [])
   })
 
-  test('a listener that is added later receives the later errors, and no second warning comes after it', async (t) => {
-    const warnings = warningsOf(t)
+  test('a listener that is added after the warning receives the later errors', async (t) => {
+    const warnings = warningsOf(t, CODE)
     const { worker, failures } = startFailing(t, 'later', () => new Error('again'))
     await until('a warning', () => warnings.length === 1)
-    const [error] = await within('an error', new Promise((resolve) => worker.once('error', (...told) => resolve(told))))
+    const [error] = await within('an error', new Promise((resolve) => worker.once('error', (...args) => resolve(args))))
     assert.equal(error.message, 'again')
     const before = failures.count
     await until('more failures', () => failures.count >= before + 3)
     assert.equal(warnings.length, 1)
   })
 
-  test('each emitter has a warning of its own', async (t) => {
-    const warnings = warningsOf(t)
+  test('each emitter has its own warning', async (t) => {
+    const warnings = warningsOf(t, CODE)
     for (const key of ['a', 'b']) startFailing(t, key, () => new Error('x'))
-    await until('both', () => warnings.length === 2)
+    await until('both warnings', () => warnings.length === 2)
     assert.deepEqual(warnings.map(({ message }) => /lock "(.)"/.exec(message)[1]).sort(), ['a', 'b'])
   })
 
@@ -199,9 +185,9 @@ describe('unheard errors', { timeout: 60_000 }, () => {
       },
     ],
     ['rejects', () => Promise.reject(new Error('emitWarning'))],
-    ['is gone', undefined],
+    ['is missing', undefined],
   ]) {
-    test(`process.emitWarning ${what}: the worker goes on`, async (t) => {
+    test(`the worker goes on if process.emitWarning ${what}`, async (t) => {
       const { emitWarning } = process
       const rejections = []
       const note = (reason) => rejections.push(reason)
@@ -224,8 +210,8 @@ describe('unheard errors', { timeout: 60_000 }, () => {
     })
   }
 
-  test('an error with a password of the user’s own, control characters, or getters that throw', async (t) => {
-    const warnings = warningsOf(t)
+  test('the warning hides passwords, escapes control characters, and survives getters that throw', async (t) => {
+    const warnings = warningsOf(t, CODE)
     const url = `connect postgres://admin:${SECRET}@db:5432/x?password=${SECRET}&a=1`
     startFailing(t, 'a', () => new Error(url))
     await until('a warning', () => warnings.length === 1)
@@ -250,7 +236,7 @@ describe('unheard errors', { timeout: 60_000 }, () => {
     assert.match(warnings[2].message, /"c".*: startWork failed: an error without a readable message$/)
   })
 
-  test('it is printed once, and does not keep the process alive', async () => {
+  test('the warning is printed once, and does not keep the process alive', async () => {
     const script = `
       const { createLockClient, createLockWorker } = require('leasehold')
       const locks = createLockClient('memory:printed')

@@ -1,4 +1,4 @@
-// A lease that is over before its caller has it is no loss of anybody's.
+// A lease that is lost before its caller receives it rejects the call, and emits no 'lost'.
 
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
@@ -8,9 +8,11 @@ import { now } from '../support/clock.mjs'
 import { aborted, lost } from '../support/leases.mjs'
 import { overStores } from '../support/stores.mjs'
 
-const { Kind, tell } = createRequire(import.meta.url)('../../dist/native.js')
+const require = createRequire(import.meta.url)
+const { RecordKind } = require('../../dist/native/protocol.js')
+const { deliverRecord } = require('../../dist/native/slots.js')
 
-/** Blocks this thread, so that nothing is handed over, until `check` says yes. */
+/** Blocks this thread until `check` returns true, so that the thread receives nothing meanwhile. */
 function blockUntil(what, check, timeout = 20_000) {
   const end = now() + timeout
   while (!check()) {
@@ -19,60 +21,61 @@ function blockUntil(what, check, timeout = 20_000) {
   }
 }
 
-/** The 'lost' events of `locks`, from now on. */
-function losses(locks) {
-  const heard = []
-  locks.on('lost', (lease) => heard.push(lease))
-  return heard
+/** Collects the leases of the 'lost' events of `locks` from now on. */
+function lossesOf(locks) {
+  const losses = []
+  locks.on('lost', (lease) => losses.push(lease))
+  return losses
 }
 
-/** Asks for a lock, and returns when the lease is over while this thread was blocked. */
-async function askAndBlock(locks, key, options) {
-  const asked = locks.acquire(key, { ttl: 100, autoRenew: false, ...options })
-  // What is asked crosses to native code in a microtask, and no more than that may run: in Deno timers come before ticks.
+/** Acquires a lock, and blocks this thread until the lease is lost. Returns { acquiring }. */
+async function acquireAndBlock(locks, key, options) {
+  const acquiring = locks.acquire(key, { ttl: 100, autoRenew: false, ...options })
+  // The call reaches the addon in a microtask. Nothing else may run meanwhile: in Deno, timers run
+  // before ticks.
   await undefined
   blockUntil('the loss', () => locks.stats().lost === 1)
-  return { asked }
+  return { acquiring }
 }
 
-overStores('lease that nobody received', (store) => {
-  test('lost while this thread was blocked: the acquire rejects, and that is all', async (t) => {
+overStores('lease that its caller has not received', (store) => {
+  test('if the lease is lost while the thread is blocked, acquire rejects, and no event is emitted', async (t) => {
     const locks = store.client(t)
-    const heard = losses(locks)
-    const { asked } = await askAndBlock(locks, store.key())
-    await assert.rejects(asked, lost('expired'))
-    // What came in with the rejection has been told when a later question is answered.
+    const losses = lossesOf(locks)
+    const { acquiring } = await acquireAndBlock(locks, store.key())
+    await assert.rejects(acquiring, lost('expired'))
+    // Events that came with the rejection have been emitted when a later request is answered.
     await locks.ready()
-    assert.deepEqual(heard, [])
+    assert.deepEqual(losses, [])
   })
 
-  test('lost while this thread was blocked, and then aborted', async (t) => {
+  test('if the lease is lost while the thread is blocked, an abort still rejects acquire', async (t) => {
     const locks = store.client(t)
-    const heard = losses(locks)
+    const losses = lossesOf(locks)
     const controller = new AbortController()
-    const { asked } = await askAndBlock(locks, store.key(), { signal: controller.signal })
+    const { acquiring } = await acquireAndBlock(locks, store.key(), { signal: controller.signal })
     controller.abort()
-    await assert.rejects(asked, LockAbortedError)
+    await assert.rejects(acquiring, LockAbortedError)
     await locks.ready()
-    assert.deepEqual(heard, [])
+    assert.deepEqual(losses, [])
   })
 
-  test('a lease that was received is told of, once', async (t) => {
+  test('the loss of a received lease is emitted once', async (t) => {
     const locks = store.client(t)
-    const heard = losses(locks)
+    const losses = lossesOf(locks)
     const lease = await locks.acquire(store.key(), { ttl: 100, autoRenew: false })
     await aborted(lease)
     await locks.ready()
-    assert.deepEqual(heard, [lease])
+    assert.deepEqual(losses, [lease])
   })
 
-  test('a failed renewal that nobody has asked for changes nothing', async (t) => {
+  test('a failed renewal that was not requested changes nothing', async (t) => {
     const locks = store.client(t)
     const lease = await locks.acquire(store.key())
-    lease[tell](Kind.RenewFailed, 0, 0)
+    lease[deliverRecord](RecordKind.RenewFailed, 0, 0)
     assert.equal(lease.isHeld, true)
     await lease.renew()
-    lease[tell](Kind.RenewFailed, 0, 0)
+    lease[deliverRecord](RecordKind.RenewFailed, 0, 0)
     assert.equal(await lease.release(), true)
   })
 })

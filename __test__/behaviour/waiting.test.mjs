@@ -1,4 +1,4 @@
-// Waiting for a held lock, on every store: how long, in which order, and how it ends.
+// The wait for a held lock, on every store: its length, its order, and its end.
 
 import assert from 'node:assert/strict'
 import { getEventListeners } from 'node:events'
@@ -7,28 +7,28 @@ import { LockAbortedError, LockError, LockTimeoutError } from 'leasehold'
 import { sleep, timed, until, within } from '../support/clock.mjs'
 import { allStoreNames, overStores } from '../support/stores.mjs'
 
-// What a busy machine may add to a timer before we call it a hang.
+/** The largest delay of an event on a busy machine, in ms. */
 const SLACK = 2_000
 
 overStores(
   'waiting',
   (store) => {
-    test('the place of one who gave up goes to nobody', async (t) => {
+    test('a waiter does not get the place of an earlier waiter that gave up', async (t) => {
       const [a, b] = [store.client(t), store.client(t)]
       const key = store.key()
       const lease = await a.acquire(key)
       await assert.rejects(a.acquire(key, { wait: 50 }), LockTimeoutError)
       const order = []
       const second = b.acquire(key, { wait: 20_000 }).then((lease) => order.push('b') && lease.release())
-      await until('b in line', async () => (await a.inspect(key)).waiters.length === 1)
+      await until('b to wait', async () => (await a.inspect(key)).waiters.length === 1)
       const third = a.acquire(key, { wait: 20_000 }).then((lease) => order.push('a') && lease.release())
-      await until('a in line', async () => (await a.inspect(key)).waiters.length === 2)
+      await until('a to wait', async () => (await a.inspect(key)).waiters.length === 2)
       await lease.release()
       await Promise.all([second, third])
       assert.deepEqual(order, ['b', 'a'])
     })
 
-    test('acquire waits for the release', async (t) => {
+    test('acquire waits for the release of the lock', async (t) => {
       const [a, b] = [store.client(t), store.client(t)]
       const key = store.key()
       const first = await a.acquire(key)
@@ -43,18 +43,18 @@ overStores(
       assert.equal((await second).isHeld, true)
     })
 
-    test('acquire waits for the end of a ttl that nobody renews, and not much longer', async (t) => {
+    test('acquire gets a lock soon after it expires', async (t) => {
       const [a, b] = [store.client(t), store.client(t)]
       const key = store.key()
       const first = await a.acquire(key, { ttl: 500, autoRenew: false })
       const { ms, value } = await timed(() => b.acquire(key, { wait: 20_000 }))
-      assert.equal(first.isHeld, false, 'the holder knew before the store let anyone in')
+      assert.equal(first.isHeld, false, 'the holder knew before the store granted the lock')
       assert.equal(value.isHeld, true)
       assert.ok(value.fence > first.fence)
       assert.ok(ms < 500 + SLACK, `${ms} ms`)
     })
 
-    test('LockTimeoutError when the wait is over: not before, not much later', async (t) => {
+    test('acquire rejects with LockTimeoutError when its wait is over, not before and not much later', async (t) => {
       const [a, b] = [store.client(t), store.client(t)]
       const key = store.key()
       const lease = await a.acquire(key)
@@ -67,7 +67,7 @@ overStores(
       assert.equal(lease.isHeld, true)
     })
 
-    test('wait: 0 asks once', async (t) => {
+    test('wait: 0 tries once', async (t) => {
       const locks = store.client(t)
       const key = store.key()
       const lease = await locks.acquire(key, { wait: 0 })
@@ -77,19 +77,19 @@ overStores(
       await lease.release()
     })
 
-    test('wait: Infinity outlasts the default, and the wait of the client is the default', async (t) => {
+    test('the wait of the client is the default, and wait: Infinity outlasts it', async (t) => {
       const locks = store.client(t, { wait: 150 })
       const key = store.key()
       const lease = await locks.acquire(key)
-      const patient = locks.acquire(key, { wait: Infinity })
+      const endless = locks.acquire(key, { wait: Infinity })
       const { error, ms } = await timed(() => locks.acquire(key))
       assert.ok(error instanceof LockTimeoutError)
       assert.ok(ms >= 149 && ms < 150 + SLACK, `${ms} ms`)
       await lease.release()
-      assert.equal((await within('the patient one', patient)).isHeld, true)
+      assert.equal((await within('the endless wait', endless)).isHeld, true)
     })
 
-    test('waiters of one process are served in the order in which they came', async (t) => {
+    test('waiters of one process are served in arrival order', async (t) => {
       const locks = store.client(t)
       const key = store.key()
       const first = await locks.acquire(key)
@@ -104,21 +104,21 @@ overStores(
       assert.deepEqual(order, [...order.keys()])
     })
 
-    test('a waiter that gives up does not hold up the ones behind it', async (t) => {
+    test('a waiter that gives up does not delay the waiters behind it', async (t) => {
       const locks = store.client(t)
       const key = store.key()
       const first = await locks.acquire(key)
-      const hasty = locks.acquire(key, { wait: 50 })
-      const patient = locks.acquire(key, { wait: 20_000 })
-      await assert.rejects(hasty, LockTimeoutError)
+      const short = locks.acquire(key, { wait: 50 })
+      const long = locks.acquire(key, { wait: 20_000 })
+      await assert.rejects(short, LockTimeoutError)
       await first.release()
-      assert.equal((await patient).isHeld, true)
+      assert.equal((await long).isHeld, true)
     })
 
-    test('a signal that is aborted already: nothing is asked for', async (t) => {
+    test('a call with an aborted signal rejects, and acquires nothing', async (t) => {
       const locks = store.client(t)
       const key = store.key()
-      const cause = new Error('not wanted any more')
+      const cause = new Error('the caller gave up')
       const attempts = [
         locks.acquire(key, { signal: AbortSignal.abort(cause) }),
         locks.tryAcquire(key, { signal: AbortSignal.abort(cause) }),
@@ -134,7 +134,7 @@ overStores(
       assert.ok(await locks.tryAcquire(key))
     })
 
-    test('an abort while waiting ends the wait at once and leaves nothing behind', async (t) => {
+    test('an abort ends the wait at once, and leaves no lock behind', async (t) => {
       const locks = store.client(t)
       const key = store.key()
       const lease = await locks.acquire(key)
@@ -150,21 +150,21 @@ overStores(
       assert.equal(getEventListeners(controller.signal, 'abort').length, 0)
       await lease.release()
       const next = await locks.tryAcquire(key)
-      assert.ok(next, 'the waiter that gave up must not have got it')
+      assert.ok(next, 'the aborted waiter must not get the lock')
     })
 
-    test('an abort in the same breath as the question gives back what may have been granted', async (t) => {
+    test('an abort right after the call releases a lock that may have been granted', async (t) => {
       const locks = store.client(t)
       for (let i = 0; i < 50; i++) {
         const key = store.key()
         const controller = new AbortController()
-        const asked = locks.acquire(key, { ttl: 60_000, signal: controller.signal })
+        const acquiring = locks.acquire(key, { ttl: 60_000, signal: controller.signal })
         if (i % 2) await new Promise(setImmediate)
         controller.abort()
-        const won = await asked.catch((error) => error)
-        if (won instanceof Error) assert.ok(won instanceof LockAbortedError, String(won))
-        else await won.release()
-        assert.ok(await locks.acquire(key, { wait: 5_000 }), 'free again long before the ttl')
+        const outcome = await acquiring.catch((error) => error)
+        if (outcome instanceof Error) assert.ok(outcome instanceof LockAbortedError, String(outcome))
+        else await outcome.release()
+        assert.ok(await locks.acquire(key, { wait: 5_000 }), 'the lock is free before its ttl')
       }
     })
 
@@ -180,7 +180,7 @@ overStores(
       assert.equal(await lease.release(), true)
     })
 
-    test('AbortSignal.timeout works as a limit of the wait', async (t) => {
+    test('AbortSignal.timeout() can limit the wait', async (t) => {
       const locks = store.client(t)
       const key = store.key()
       await locks.acquire(key)
@@ -190,7 +190,7 @@ overStores(
       assert.ok(ms < 100 + SLACK, `${ms} ms`)
     })
 
-    test('the onabort of the user is left alone', async (t) => {
+    test('the client does not change onabort of the signal', async (t) => {
       const locks = store.client(t)
       const controller = new AbortController()
       const onabort = () => {}
@@ -200,18 +200,18 @@ overStores(
       await lease.release()
     })
 
-    test('waiters and their holder in two clients do not starve', async (t) => {
+    test('contenders of two clients do not starve', async (t) => {
       const [a, b] = [store.client(t), store.client(t)]
       const key = store.key()
       let turns = 0
-      const take = async (locks) => {
+      const contend = async (locks) => {
         for (let i = 0; i < 5; i++) {
           const lease = await locks.acquire(key, { wait: 60_000 })
           turns++
           await lease.release()
         }
       }
-      await Promise.all([take(a), take(b), take(a), take(b)])
+      await Promise.all([contend(a), contend(b), contend(a), contend(b)])
       assert.equal(turns, 20)
       await until('the lock to be free', () => a.tryAcquire(key))
     })

@@ -1,4 +1,4 @@
-// withLock, on every store: whose error wins, and what is left when it is over.
+// withLock(), on every store: its value, its error, and the release of the lock.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -7,7 +7,7 @@ import { aborted, lost } from '../support/leases.mjs'
 import { overStores } from '../support/stores.mjs'
 
 overStores('withLock', (store) => {
-  test('runs the function with a held lease, gives its value and releases', async (t) => {
+  test('withLock runs the function with a held lease, returns its value, and releases', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     let lease
@@ -19,17 +19,17 @@ overStores('withLock', (store) => {
     })
     assert.equal(value, 42)
     assert.equal(lease.isHeld, false)
-    assert.ok(await locks.tryAcquire(key), 'it was released before withLock settled')
+    assert.ok(await locks.tryAcquire(key), 'the lock was released before withLock settled')
   })
 
-  test('takes options in the middle, and a function that is not async', async (t) => {
+  test('withLock accepts options before the function, and a function that is not async', async (t) => {
     const locks = store.client(t)
     assert.equal(await locks.withLock(store.key(), { ttl: 5_555 }, (lease) => lease.ttl), 5_555)
     assert.equal(await locks.withLock(store.key(), () => 'plain'), 'plain')
     assert.equal(await locks.withLock(store.key(), () => {}), undefined)
   })
 
-  test("the user's own error comes through as it is, thrown or rejected, and the lock is free", async (t) => {
+  test('an error of the function is thrown unchanged, and the lock is free', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     const mistake = new Error('a mistake of the user')
@@ -48,16 +48,16 @@ overStores('withLock', (store) => {
     assert.ok(await locks.tryAcquire(key))
   })
 
-  test('lost while the function ran: LockLostError, though the function succeeded', async (t) => {
+  test('if the lease is lost while the function runs, withLock rejects with LockLostError', async (t) => {
     const locks = store.client(t)
     const running = locks.withLock(store.key(), { ttl: 200, autoRenew: false }, async (lease) => {
       await aborted(lease)
-      return 'as if nothing had happened'
+      return 'done'
     })
     await assert.rejects(running, lost('expired'))
   })
 
-  test("lost while the function ran, and the function failed: the user's error", async (t) => {
+  test('if the lease is lost and the function fails, withLock rejects with the error of the function', async (t) => {
     const mistake = new Error('a mistake of the user')
     const running = store.client(t).withLock(store.key(), { ttl: 200, autoRenew: false }, async (lease) => {
       await aborted(lease)
@@ -66,7 +66,7 @@ overStores('withLock', (store) => {
     await assert.rejects(running, (error) => error === mistake)
   })
 
-  test('released by the function itself: no loss', async (t) => {
+  test('a release by the function is not a loss', async (t) => {
     const locks = store.client(t)
     const value = await locks.withLock(store.key(), async (lease) => {
       await lease.release()
@@ -75,11 +75,11 @@ overStores('withLock', (store) => {
     assert.equal(value, 'done')
   })
 
-  test('not granted: the function does not run', async (t) => {
+  test('if the lock is not granted, the function does not run', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     await locks.acquire(key)
-    const never = () => assert.fail('ran without the lock')
+    const never = () => assert.fail('the function ran without the lock')
     await assert.rejects(locks.withLock(key, { wait: 30 }, never), LockTimeoutError)
     await assert.rejects(locks.withLock(key, { signal: AbortSignal.abort() }, never), LockAbortedError)
   })

@@ -1,6 +1,6 @@
-// The pages of the examples in a real browser: one server's page shows who holds the lock, the
-// hand-over when that server is killed, and when the page knows nothing. Leaves screenshots in
-// target/screenshots/.
+// The pages of the examples in a real browser. The page of a server shows the holder of the lock,
+// the hand-over when that server is killed, and that nothing is known during an outage. The tests
+// leave screenshots in target/screenshots/.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -35,7 +35,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       mkdirSync(SCREENSHOTS, { recursive: true })
     })
 
-    test('the page shows two servers, the death of one, and the other going on in order', async (t) => {
+    test('the page shows two servers, and that one continues in order when the other is killed', async (t) => {
       const data = temporaryFolder(t)
       const store = `sqlite:${join(data, 'locks.db')}`
       const env = { LEASEHOLD_URL: store, DATA_DIR: data, JOB_MS: '150' }
@@ -65,7 +65,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       await shows(page, '#state', 'working')
       await lists(page, '#tenures', ['ben', 'anna'])
       await lists(page, '#waiters', [])
-      // However many the first one got done before it was killed.
+      // The first server may have done all jobs before it was killed.
       await addTen()
       await page.waitForFunction(() => document.querySelector('#jobs li.done[title*="ben"]'))
       await page.screenshot({ path: join(SCREENSHOTS, `${name}-2-handed-over.png`) })
@@ -83,15 +83,19 @@ for (const [name, { words, build }] of Object.entries(examples)) {
         jobs.map(({ job, isDone }) => isDone && job),
         Array.from({ length: count }, (_, i) => i + 1),
       )
-      assert.match(jobs.map(({ by }) => by).join(' '), /^(anna )+(ben ?)+$/, 'first the one, then the other')
-      assert.equal(new Set(jobs.map(({ hue }) => hue)).size, 2, 'each in its colour')
+      assert.match(
+        jobs.map(({ by }) => by).join(' '),
+        /^(anna )+(ben ?)+$/,
+        'the second server continues after the first',
+      )
+      assert.equal(new Set(jobs.map(({ hue }) => hue)).size, 2, 'each server has its colour')
       const { done } = await ben.state()
       assert.deepEqual(
         done.map((entry) => entry.done),
         Array.from({ length: count }, (_, i) => i + 1),
       )
 
-      // Somebody else adds jobs, and does not end: the page says what it was told.
+      // Another client holds the lock for adding jobs, so the page shows the refusal.
       assert.deepEqual(faults, [])
       const locks = createLockClient(store)
       atEnd(t, () => locks.close())
@@ -100,7 +104,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       await page.waitForFunction(() => /Try again in \d+ s/.test(document.querySelector('#message').textContent))
       await page.screenshot({ path: join(SCREENSHOTS, `${name}-3-refused.png`) })
       assert.equal((await ben.state()).count, count)
-      // The browser tells of every answer that is none of 2xx.
+      // The browser reports every response whose status is not 2xx.
       assert.deepEqual(
         faults.filter((fault) => !fault.includes('423')),
         [],
@@ -110,7 +114,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       await shows(page, '#state', 'gone')
     })
 
-    /** Starts one server that works, and opens its page. */
+    /** Starts one server, waits until it works, and opens its page. */
     async function open(t, env, prepare) {
       const server = await startExample(t, 'anna', { folder, words, env })
       await server.reached('working')
@@ -118,7 +122,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       return { server, page }
     }
 
-    /** Asserts that the page shows the last state as the past only. */
+    /** Asserts that the page shows the last state only as past. */
     async function assertUnknown(page) {
       await shows(page, '#holder-name', 'not known')
       assert.match(await page.locator('#holder-details').textContent(), /^anna at \d/)
@@ -131,7 +135,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       return { LEASEHOLD_URL: `sqlite:${join(data, 'locks.db')}`, DATA_DIR: data, JOB_MS: '60000' }
     }
 
-    test('when the server dies, the page says so, and goes on when there is one again', async (t) => {
+    test('the page shows that the server is gone, and continues with its successor', async (t) => {
       const env = embedded(t)
       const { server, page } = await open(t, env)
       await shows(page, '#holder-name', 'anna')
@@ -150,7 +154,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       await page.waitForSelector('#jobs li.next')
     })
 
-    test('when the store stands still, the page says that nothing is known, and goes on with it', async (t) => {
+    test('while the store is frozen, the page shows that nothing is known, and continues after that', async (t) => {
       const redis = await startRedis(t)
       const { page } = await open(t, { REDIS_URL: redis.url(), JOB_MS: '60000' })
       await shows(page, '#holder-name', 'anna')
@@ -164,10 +168,10 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       await shows(page, '#message', '')
     })
 
-    // The other tests are about examples/shared alone.
+    // The tests below cover only examples/shared, so one example is enough.
     if (name !== 'express') return
 
-    test('when the server stands still, the page says so, and goes on with it', async (t) => {
+    test('while the server is frozen, the page shows that it is gone, and continues after that', async (t) => {
       const { server, page } = await open(t, embedded(t))
       await shows(page, '#holder-name', 'anna')
       server.freeze()
@@ -179,7 +183,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       await shows(page, '#message', '')
     })
 
-    test('the server sends an unchanged state again, so that the page does not say that it is gone', async (t) => {
+    test('the server repeats an unchanged state, so the page does not show that it is gone', async (t) => {
       const { page } = await open(t, embedded(t), (page) =>
         page.addInitScript(() => {
           window.links = []
@@ -193,20 +197,20 @@ for (const [name, { words, build }] of Object.entries(examples)) {
         }),
       )
       await shows(page, '#holder-name', 'anna')
-      // Longer than the 6 s after which a silent server is gone.
+      // The page shows a server as gone after 6 s without an event.
       await page.waitForFunction(() => performance.now() - window.begin > 8_000)
       assert.ok(!(await page.evaluate(() => window.links)).includes('gone'))
       await shows(page, '#state', 'working')
     })
 
-    test('before the first state, the page says that it connects', async (t) => {
-      let goOn
-      const told = new Promise((resolve) => {
-        goOn = resolve
+    test('before the first state, the page shows that it connects', async (t) => {
+      let allowEvents
+      const allowed = new Promise((resolve) => {
+        allowEvents = resolve
       })
       const { page } = await open(t, embedded(t), (page) =>
         page.route('**/events', async (route) => {
-          await told
+          await allowed
           await route.continue()
         }),
       )
@@ -215,7 +219,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       }
       for (const selector of ['#waiters', '#tenures'])
         assert.equal(await saysEmpty(page, selector), 'connecting…', selector)
-      goOn()
+      allowEvents()
       await shows(page, '#holder-name', 'anna')
       assert.equal(await saysEmpty(page, '#waiters'), 'nobody')
     })

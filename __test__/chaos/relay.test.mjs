@@ -1,4 +1,4 @@
-// The network of the chaos tests: that it does to a connection what it says.
+// Checks that each fault of the relay does to a connection what it should.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -10,7 +10,10 @@ import { startRelay } from '../support/relay.mjs'
 import { openResp } from '../support/resp.mjs'
 import { startRedis } from '../support/servers.mjs'
 
-/** A server, a relay in front of it, a connection through that, and one that goes straight to the server. */
+/**
+ * Starts a server, a relay in front of it, a connection through the relay, and one directly to the
+ * server.
+ */
 async function setUp(t) {
   const server = await startRedis(t)
   const relay = await startRelay(t, server.port)
@@ -25,7 +28,7 @@ async function setUp(t) {
 const isPending = async (promise) => (await Promise.race([promise, undefined])) === undefined
 
 describe('chaos: the relay', { timeout: 60_000 }, () => {
-  test('slow: what was said takes its time and keeps its order', async (t) => {
+  test('slow: messages are delayed and keep their order', async (t) => {
     const { relay, through } = await setUp(t)
     relay.slow(40, { jitter: 20 })
     const start = now()
@@ -38,12 +41,12 @@ describe('chaos: the relay', { timeout: 60_000 }, () => {
     assert.ok(now() - again < 80)
   })
 
-  test('deaf: a request arrives when it heals, though the one who asked is gone', async (t) => {
+  test('deaf: a request arrives after the heal, though its sender is gone', async (t) => {
     const { relay, through, straight } = await setUp(t)
     relay.bar(['toServer'])
     const asked = through('SET', 'late', 1)
     asked.catch(() => {})
-    // What is said behind it has passed nothing either: that nothing arrived is not for lack of time.
+    // A later PING has not passed, either, so the request had time to arrive.
     const other = await openResp({ port: relay.port })
     const ping = other('PING')
     ping.catch(() => {})
@@ -57,7 +60,7 @@ describe('chaos: the relay', { timeout: 60_000 }, () => {
     other.close()
   })
 
-  test('mute: a request is carried out, and its answer arrives when it heals', async (t) => {
+  test('mute: a request is carried out, and its reply arrives after the heal', async (t) => {
     const { relay, through, straight } = await setUp(t)
     relay.bar(['toClient'])
     const asked = through('SET', 'done', 1)
@@ -67,7 +70,7 @@ describe('chaos: the relay', { timeout: 60_000 }, () => {
     assert.equal(await within('the answer', asked), 'OK')
   })
 
-  test('cut: both ends hear of it, and who comes again is let in', async (t) => {
+  test('cut: both ends see the disconnect, and a new connection is accepted', async (t) => {
     const { relay } = await setUp(t)
     for (const how of ['RST', 'FIN']) {
       const socket = connect({ port: relay.port, host: '127.0.0.1' })
@@ -79,7 +82,7 @@ describe('chaos: the relay', { timeout: 60_000 }, () => {
       await once(socket, 'data')
       const told = new Promise((resolve) => socket.once('close', resolve))
       relay.cut(how)
-      assert.equal(await within(how, told), how === 'RST', 'whether it was an error')
+      assert.equal(await within(how, told), how === 'RST', 'whether the socket had an error')
     }
     await until('the connections to be gone', () => relay.connections === 0)
     const again = await openResp({ port: relay.port })
@@ -87,7 +90,7 @@ describe('chaos: the relay', { timeout: 60_000 }, () => {
     again.close()
   })
 
-  test('refuse: nobody new is let in, until it heals', async (t) => {
+  test('refuse: no new connection is accepted until the heal', async (t) => {
     const { relay, through } = await setUp(t)
     relay.refuse()
     await assert.rejects(openResp({ port: relay.port }), { code: 'ECONNREFUSED' })

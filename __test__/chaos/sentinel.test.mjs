@@ -1,5 +1,5 @@
-// A Redis that sentinels watch: its master dies, freezes or is replaced under load. Every loss is told, no rejection is left
-// unhandled, and service is back within the failover's own time and a second.
+// A Redis that sentinels watch. Its master dies, freezes or is replaced under load. Every loss is
+// reported, no rejection is left unhandled, and service is back within one second of the failover.
 //
 // Replication is asynchronous: a failover may lose a lease that the replica has not received yet,
 // so two clients may hold it. `minReplicas` prevents that: one test here and others elsewhere test
@@ -8,9 +8,9 @@
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { startCrew } from '../support/chaos/crew.mjs'
 import { notYet } from '../support/chaos/offered.mjs'
-import { assertBack, assertTold, disturb, tell } from '../support/chaos/scenario.mjs'
+import { assertBack, assertReported, disturb, printFigures } from '../support/chaos/scenario.mjs'
+import { startWorkload } from '../support/chaos/workload.mjs'
 import { now } from '../support/clock.mjs'
 import { startSentinels } from '../support/sentinel.mjs'
 import { streamThrough } from '../support/stream.mjs'
@@ -19,11 +19,11 @@ const skip = notYet('redis-sentinel://127.0.0.1:1/leasehold')
 
 async function setUp(t) {
   const system = await startSentinels(t, { keep: true })
-  const crew = await startCrew(t, { store: system.url(), contenders: 4, client: { storeTimeout: 250 } })
-  return { system, crew }
+  const workload = await startWorkload(t, { store: system.url(), contenders: 4, client: { storeTimeout: 250 } })
+  return { system, workload }
 }
 
-/** What `action` did, as a fault that healed when the sentinels had a new master. */
+/** Calls `action`. Returns it as a fault that heals when the sentinels have a new master. */
 async function failover(t, action) {
   const began = now()
   const { ms } = await action()
@@ -32,40 +32,40 @@ async function failover(t, action) {
 }
 
 describe('chaos: sentinels', { skip, timeout: 180_000 }, () => {
-  test('the master is killed, and is back later as a replica', async (t) => {
-    const { system, crew } = await setUp(t)
-    const result = await disturb(crew, async () => {
+  test('after the master is killed, losses are reported, and service is back within 1 s', async (t) => {
+    const { system, workload } = await setUp(t)
+    const result = await disturb(workload, async () => {
       let dead
       const fault = await failover(t, async () => {
         const { killed, ms } = await system.loseMaster()
         dead = killed
         return { ms }
       })
-      await crew.worked(50)
+      await workload.worked(50)
       await dead.start()
       return [fault]
     })
-    tell(t, result)
-    assertTold(result)
+    printFigures(t, result)
+    assertReported(result)
     assertBack(result, 1_000)
   })
 
-  test('another becomes the master on demand, three times in a row', async (t) => {
-    const { system, crew } = await setUp(t)
-    const result = await disturb(crew, async () => {
+  test('after each of three failovers on demand, service is back within 1 s', async (t) => {
+    const { system, workload } = await setUp(t)
+    const result = await disturb(workload, async () => {
       const faults = []
       for (let i = 0; i < 3; i++) {
         faults.push(await failover(t, () => system.failOver()))
-        await crew.worked(50)
+        await workload.worked(50)
       }
       return faults
     })
-    tell(t, result)
-    assertTold(result)
+    printFigures(t, result)
+    assertReported(result)
     assertBack(result, 1_000)
   })
 
-  test('a planned failover while leases are granted: no lease is held twice', async (t) => {
+  test('no lease is held twice if a planned failover runs while leases are granted', async (t) => {
     const system = await startSentinels(t, { keep: true })
     const result = await streamThrough(t, { store: system.url(), client: { minReplicas: 1 } }, () => system.failOver())
     const { outcome, overlaps, pause, gap, granted, errors, wrong } = result
@@ -76,21 +76,21 @@ describe('chaos: sentinels', { skip, timeout: 180_000 }, () => {
     assert.ok(Math.max(pause, gap) < outcome.ms + 1_000)
   })
 
-  test('the master freezes, and wakes up when another is in its place', async (t) => {
-    const { system, crew } = await setUp(t)
-    const result = await disturb(crew, async () => {
+  test('after the master freezes and is replaced, losses are reported, and service is back within 1 s', async (t) => {
+    const { system, workload } = await setUp(t)
+    const result = await disturb(workload, async () => {
       let old
       const fault = await failover(t, async () => {
         const { frozen, ms } = await system.freezeMaster()
         old = frozen
         return { ms }
       })
-      await crew.worked(50)
+      await workload.worked(50)
       old.thaw()
       return [fault]
     })
-    tell(t, result)
-    assertTold(result)
+    printFigures(t, result)
+    assertReported(result)
     assertBack(result, 1_000)
     assert.ok(result.counts.tenures > 100)
   })

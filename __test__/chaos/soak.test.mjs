@@ -1,4 +1,5 @@
-// Promise 10, nothing piles up, however often the store fails. (The long run is PAIRS=10000000 node __test__/soak.mjs faults.)
+// Nothing piles up, however often the store fails. (The long run is PAIRS=10000000 node
+// __test__/soak.mjs faults.)
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -7,7 +8,7 @@ import { soakThroughFaults } from '../support/chaos/soak.mjs'
 const LEASES = 400_000
 
 describe('chaos: soak', { timeout: 240_000 }, () => {
-  test('memory, files, threads, handles and keys are where they were, after a fault every second', async (t) => {
+  test('memory, files, threads, handles and keys have not grown after a fault every second', async (t) => {
     const { rows, grown, faults, seconds } = await soakThroughFaults(t, LEASES)
     t.diagnostic(`${LEASES.toLocaleString('en')} leases in ${seconds.toFixed(1)} s, ${faults} faults`)
     t.diagnostic(`before ${JSON.stringify(rows.before)}`)

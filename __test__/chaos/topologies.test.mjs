@@ -1,4 +1,4 @@
-// The servers that the other tests break: that they are what they should be, and that each way to break them works.
+// Checks the servers that the other tests break: their setup, and each way to break them.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -12,7 +12,7 @@ import { startRedis, temporaryFolder } from '../support/servers.mjs'
 import { createAuthority } from '../support/tls.mjs'
 
 describe('chaos: topologies', { timeout: 120_000 }, () => {
-  test('a master that keeps its data has it after a kill, and not when it was emptied', async (t) => {
+  test('a master that keeps its data has it after a kill, but not after restartEmpty() or FLUSHALL', async (t) => {
     const [{ server }] = await startMasters(t, 1, { keep: true })
     await server.ask('SET', 'a', 1)
     await server.restart()
@@ -39,7 +39,7 @@ describe('chaos: topologies', { timeout: 120_000 }, () => {
     assert.equal(await master.ask('SET', 'a', 1), 'OK')
   })
 
-  test('a cluster moves a slot with its keys, fails over in good order, and survives the death of a master', async (t) => {
+  test('a cluster moves a slot with its keys, fails over on demand, and survives the death of a master', async (t) => {
     const cluster = await startCluster(t)
     const slot = await cluster.slotOf('a')
     const before = await cluster.masterOf(slot)
@@ -51,7 +51,7 @@ describe('chaos: topologies', { timeout: 120_000 }, () => {
     await assert.rejects(before.server.ask('GET', 'a'), /^Error: MOVED/)
 
     const orderly = await cluster.failOver(slot)
-    t.diagnostic(`orderly failover: ${orderly.ms.toFixed(0)} ms`)
+    t.diagnostic(`planned failover: ${orderly.ms.toFixed(0)} ms`)
     assert.equal(orderly.old, others[0].server)
     assert.equal(await orderly.master.ask('GET', 'a'), '1')
 
@@ -61,7 +61,7 @@ describe('chaos: topologies', { timeout: 120_000 }, () => {
     assert.equal(await lost.master.ask('GET', 'a'), '1')
   })
 
-  test('a TLS server shows its certificate, and may ask for one', async (t) => {
+  test('a TLS server shows its certificate, and may require one of the client', async (t) => {
     const authority = createAuthority(temporaryFolder(t))
     const tls = { ...authority.issue('server'), clients: 'yes' }
     const server = await startRedis(t, { tls })

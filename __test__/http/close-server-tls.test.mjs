@@ -14,9 +14,9 @@ import { temporaryFolder } from '../support/servers.mjs'
 import { createAuthority, tlsOptions } from '../support/tls.mjs'
 
 const SOON = 5_000
-/** The limit, in ms, in tests in which the server has to reach it. */
+/** The limit in tests in which the server has to reach it, in ms. */
 const SHORT = 300
-/** The head of a record of 512 bytes that contains a ClientHello, and its first bytes. */
+/** The first bytes of a TLS record of 512 bytes that contains a ClientHello. */
 const HALF = Buffer.from('1603010200010001fc0303', 'hex')
 
 /** Closes an HTTP/2 server with the recipe and the lines that docs/servers.md adds to it. */
@@ -42,7 +42,7 @@ const KINDS = {
   http2: { create: createHttp2, close: closeHttp2 },
 }
 
-/** Starts a server until the test is over. It answers when `ready` resolves. */
+/** Starts a server that responds when `ready` resolves, and ends it after the test. */
 async function open(t, { create, close }, ready = Promise.resolve()) {
   const tls = tlsOptions(createAuthority(temporaryFolder(t)).issue('server'))
   const server = create(tls, async (_request, response) => {
@@ -60,7 +60,7 @@ async function open(t, { create, close }, ready = Promise.resolve()) {
   return { server, sockets, port, ca: tls.ca, close: (limit) => close(server, sockets, limit) }
 }
 
-/** Sends a request over HTTP/1. Resolves with the text of the answer. */
+/** Sends a request over HTTP/1. Resolves with the text of the response. */
 async function ask({ port, ca }, agent) {
   const [response] = await once(get({ host: '127.0.0.1', port, ca, agent }), 'response')
   return textOf(response)

@@ -1,4 +1,4 @@
-// The shutdown recipe of docs/servers.md: which requests it still answers, and when it ends.
+// The shutdown recipe of docs/servers.md: the requests that it still answers, and its end.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -16,14 +16,18 @@ const SOON = 5_000
 const SHORT = 300
 const GET = 'GET / HTTP/1.1\r\nhost: test\r\n\r\n'
 
-/** Starts a server that answers when `ready` resolves. Returns it, with a connection to it. */
-async function open(t, ready = Promise.resolve()) {
+/**
+ * Starts a server that responds when `ready` resolves. Calls `install(server)` before it listens.
+ * Returns the server and a connection to it.
+ */
+async function open(t, ready = Promise.resolve(), install = () => {}) {
   const server = createServer(async (request, response) => {
     request.resume()
     await ready
     response.end('ok')
   })
   const sockets = collectSockets(server)
+  install(server)
   atEnd(t, () => {
     server.closeAllConnections()
     server.close()
@@ -87,7 +91,7 @@ describe('closeServer()', { timeout: 60_000 }, () => {
     const { server, sockets, socket, ended, answers } = await open(t)
     socket.write(GET)
     await once(socket, 'data')
-    // This writes to the kernel at once; the server has not read it when it closes.
+    // This reaches the kernel at once, and the server has not read it when it closes.
     socket.write(GET)
     await within('the end of the server', closeServer(server, sockets), SOON)
     await ended
@@ -107,12 +111,45 @@ describe('closeServer()', { timeout: 60_000 }, () => {
     assert.equal(answers(), 1)
   })
 
-  for (const page of ['README.md', 'docs/servers.md']) {
-    test(`${page} shows the same recipe`, () => {
-      const source = read('examples/shared/close-server.mjs')
-      const [, limit] = /limit = (\w+)\)/.exec(source)
-      assert.equal(collecting(read(page)), collecting(source))
-      assert.equal(recipeIn(read(page)), recipeIn(source).replace('}, limit)', `}, ${limit})`))
-    })
-  }
+  test('docs/servers.md shows the same recipe', () => {
+    const page = read('docs/servers.md')
+    const source = read('examples/shared/close-server.mjs')
+    const [, limit] = /limit = (\w+)\)/.exec(source)
+    assert.equal(collecting(page), collecting(source))
+    assert.equal(recipeIn(page), recipeIn(source).replace('}, limit)', `}, ${limit})`))
+  })
+
+  test('the recipe of README.md answers requests, then ends the work, and then closes the client', async (t) => {
+    const page = read('README.md')
+    assert.ok(page.includes('](examples/shared/close-server.mjs)'), 'the README links to the functions')
+    const [, block] = /```js\n([^`]*?await closeServer\([^`]*?)```/.exec(page)
+    const ready = gate()
+    const steps = []
+    const step = (name) => async () => {
+      steps.push(name)
+    }
+    const listeners = {}
+    const names = ['server', 'process', 'worker', 'nightly', 'locks', 'collectSockets', 'closeServer']
+    const install = (server) =>
+      new Function(...names, block)(
+        server,
+        { once: (signal, listener) => Object.assign(listeners, { [signal]: listener }) },
+        { stop: step('worker') },
+        { stop: step('nightly') },
+        { close: step('locks') },
+        collectSockets,
+        closeServer,
+      )
+    const { server, socket, ended, answers } = await open(t, ready.passed, install)
+    server.keepAliveTimeout = SHORT
+    socket.write(GET)
+    await once(server, 'request')
+    const stopped = listeners.SIGTERM()
+    assert.deepEqual(steps, [])
+    ready.pass()
+    await within('the end of the recipe', stopped, SOON)
+    await ended
+    assert.equal(answers(), 1)
+    assert.deepEqual(steps, ['worker', 'nightly', 'locks'])
+  })
 })

@@ -19,12 +19,12 @@ describe('a client of another copy of the package', { timeout: 60_000 }, () => {
     const { createLockClient } = createRequire(import.meta.url)(copyPackage(temporaryFolder(t), '0.0.1'))
     const locks = createLockClient({ store: `memory:${randomUUID()}` })
     atEnd(t, () => locks.close())
-    const asked = { key: () => KEY, wait: 10 }
+    const options = { key: () => KEY, wait: 10 }
     const url = await serve(
       t,
-      frameworks['Express 5'](lockRequest(locks, asked), (_request, response) => response.end()),
+      frameworks['Express 5'](lockRequest(locks, options), (_request, response) => response.end()),
     )
-    const action = withRequestLock(locks, asked, () => new Response('done'))
+    const action = withRequestLock(locks, options, () => new Response('done'))
     const statuses = async () => [(await fetch(url)).status, (await action(new Request(url))).status]
     const lease = await locks.acquire(KEY)
     assert.deepEqual(await statuses(), [423, 423])

@@ -1,4 +1,5 @@
-// leasehold/remix: handlers that get a Request, or an object that has one, and return whatever they like.
+// leasehold/remix with handlers that get a Request, or an object that has one, and return any
+// value.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -13,14 +14,14 @@ import { freePort } from '../support/ports.mjs'
 const KEY = 'account:secret'
 const URL_ = 'http://host/accounts/1?key=mine'
 
-/** What Remix calls an action with, and how its sender goes away. */
+/** Returns the argument of a Remix action, with the AbortController of its client. */
 function ask(url = URL_) {
   const client = new AbortController()
   return { request: new Request(url, { method: 'POST', signal: client.signal }), params: { id: '1' }, client }
 }
 
 describe('withRequestLock', { timeout: 60_000 }, () => {
-  test('the handler gets the lease and all that the wrapper got, and what it returns comes out', async (t) => {
+  test('the handler gets the lease and all arguments, and its value is returned', async (t) => {
     const locks = open(t)
     const remix = withRequestLock(locks, { key: ({ params }) => `order:${params.id}` }, (lease, { params }, more) => ({
       key: lease.key,
@@ -30,7 +31,7 @@ describe('withRequestLock', { timeout: 60_000 }, () => {
     }))
     const value = await remix(ask(), 'more')
     assert.deepEqual(value, { key: 'order:1', isHeld: true, params: { id: '1' }, more: 'more' })
-    assert.equal(await locks.inspect('order:1'), null, 'free when it settles')
+    assert.equal(await locks.inspect('order:1'), null, 'the lock is free when the call settles')
 
     const key = async (request) => new URL(request.url).searchParams.get('key')
     const plain = withRequestLock(locks, { key }, (lease) => new Response(lease.key))
@@ -42,28 +43,28 @@ describe('withRequestLock', { timeout: 60_000 }, () => {
     assert.equal(await none(ask()), undefined)
   })
 
-  test('busy: a 423 with Retry-After and a problem that names nothing', async (t) => {
+  test('a busy lock is answered with 423, Retry-After and a problem without the key', async (t) => {
     const locks = open(t, { wait: 0 })
     await locks.acquire(KEY)
-    const action = withRequestLock(locks, { key: () => KEY }, () => assert.fail('ran without the lock'))
+    const action = withRequestLock(locks, { key: () => KEY }, () => assert.fail('the handler ran without the lock'))
     const response = await action(ask())
     assert.deepEqual([response.status, response.headers.get('retry-after')], [423, '1'])
     assert.equal(response.headers.get('content-type'), 'application/problem+json')
     assert.doesNotMatch(await response.text(), /secret/)
   })
 
-  test('an outage: a 503 with Retry-After', async (t) => {
+  test('an outage is answered with 503 and Retry-After', async (t) => {
     const locks = open(t, { store: `redis://:hush@127.0.0.1:${await freePort()}`, wait: 50 })
-    const action = withRequestLock(locks, { key: () => KEY }, () => assert.fail('ran without the lock'))
+    const action = withRequestLock(locks, { key: () => KEY }, () => assert.fail('the handler ran without the lock'))
     const response = await action(ask())
     assert.deepEqual([response.status, response.headers.get('retry-after')], [503, '5'])
     assert.doesNotMatch(await response.text(), /hush|127/)
   })
 
-  test('answers of one’s own are results like others, and may be thrown', async (t) => {
+  test('onBusy and onUnavailable may return or throw any answer', async (t) => {
     const locks = open(t, { wait: 0 })
     await locks.acquire(KEY)
-    const never = () => assert.fail('ran without the lock')
+    const never = () => assert.fail('the handler ran without the lock')
     const onBusy = ({ status, error }, { params }) => ({ status, code: error.code, id: params.id })
     assert.deepEqual(await withRequestLock(locks, { key: () => KEY, onBusy }, never)(ask()), {
       status: 423,
@@ -80,13 +81,13 @@ describe('withRequestLock', { timeout: 60_000 }, () => {
     assert.equal(await down(ask()), 'ERR_LOCK_CLOSED')
   })
 
-  test('gone while it waits: the waiting ends, nothing runs, and an empty answer goes nowhere', async (t) => {
+  test('if the client leaves during the wait, the wait ends, and the handler does not run', async (t) => {
     const locks = open(t)
     const holder = await locks.acquire(KEY)
     let ran = 0
     const { client, ...args } = ask()
     const answer = withRequestLock(locks, { key: () => KEY }, () => ran++)(args)
-    await until('it to wait', () => locks.stats().waiting === 1)
+    await until('the request to wait', () => locks.stats().waiting === 1)
     client.abort()
     const response = await answer
     assert.deepEqual([response.status, await response.text()], [499, ''])
@@ -95,7 +96,7 @@ describe('withRequestLock', { timeout: 60_000 }, () => {
     assert.deepEqual([ran, locks.stats().acquired], [0, 1])
   })
 
-  test('gone while it is served: held until the handler is through', async (t) => {
+  test('if the client leaves during the work, the lock is held until the handler ends', async (t) => {
     const locks = open(t)
     const begun = gate()
     const work = gate()
@@ -103,17 +104,17 @@ describe('withRequestLock', { timeout: 60_000 }, () => {
     const answer = withRequestLock(locks, { key: () => KEY }, async () => {
       begun.pass()
       await work.passed
-      return 'through'
+      return 'done'
     })(args)
     await begun.passed
     client.abort()
     assert.equal(await locks.tryAcquire(KEY), null)
     work.pass()
-    assert.equal(await answer, 'through')
+    assert.equal(await answer, 'done')
     assert.equal(await locks.inspect(KEY), null)
   })
 
-  test('what the handler or the key function throws comes out, and the lock is free', async (t) => {
+  test('an error of the handler or of the key function is thrown, and the lock is free', async (t) => {
     const locks = open(t)
     const redirect = Response.redirect('http://host/elsewhere')
     const fail = () => {
@@ -126,15 +127,15 @@ describe('withRequestLock', { timeout: 60_000 }, () => {
     await assert.rejects(withRequestLock(locks, { key: fail }, () => 'never')(ask()), given)
   })
 
-  test('lost while it is served: that is what comes out, though the handler succeeded', async (t) => {
+  test('if the lease is lost while the handler runs, the call rejects with LockLostError', async (t) => {
     const action = withRequestLock(open(t), { key: () => KEY, ttl: 100, maxHold: 100 }, async (lease) => {
       await within('the loss', once(lease.signal, 'abort'))
-      return 'as if nothing had happened'
+      return 'done'
     })
     await assert.rejects(action(ask()), lost('expired'))
   })
 
-  test('bad arguments are refused when the handler is made, and what is no request when it is called', async (t) => {
+  test('bad options are refused when the handler is made, and a missing request when it is called', async (t) => {
     const locks = open(t)
     const key = () => KEY
     const handler = () => 'never'
@@ -154,7 +155,9 @@ describe('withRequestLock', { timeout: 60_000 }, () => {
 })
 
 describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () => {
-  /** A body whose next part comes when `next` is called, and who knows whether it was cancelled. */
+  /**
+   * Returns a body that sends a part when the test calls `next`, and a promise of its cancellation.
+   */
   function source() {
     let controller
     const cancelled = gate()
@@ -173,7 +176,10 @@ describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () 
     }
   }
   const headers = { 'x-mine': 'yes' }
-  /** Serves a handler that takes a Request, as adapters do: of an answer to HEAD they take no body, and leave it at that. */
+  /**
+   * Serves a handler that gets a Request, like adapters: they do not read the body for a HEAD
+   * request.
+   */
   const listen = (t, handler) =>
     http(t, async ({ method, url }, response) => {
       const answer = await handler(new Request(new URL(url, URL_), { method }))
@@ -188,7 +194,7 @@ describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () 
       () => new Response(stream, { status: 201, headers }),
     )(args)
 
-  test('by default the lock is free when the handler has returned', async (t) => {
+  test('by default, the lock is free when the handler has returned', async (t) => {
     const locks = open(t)
     const body = source()
     const response = await serve(locks, body.stream, ask(), { until: 'handler' })
@@ -198,7 +204,7 @@ describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () 
     assert.equal(await response.text(), 'whole')
   })
 
-  test('until: body — held until it was read to the end', async (t) => {
+  test('until the body: the lock is held until the body was read to its end', async (t) => {
     const locks = open(t)
     const body = source()
     const response = await serve(locks, body.stream)
@@ -214,7 +220,7 @@ describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () 
     await free(locks, KEY)
   })
 
-  test('until: body — free when it is cancelled, and its maker is told', async (t) => {
+  test('until the body: a cancelled body frees the lock, and cancels its source', async (t) => {
     const locks = open(t)
     const body = source()
     const response = await serve(locks, body.stream)
@@ -223,7 +229,7 @@ describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () 
     await free(locks, KEY)
   })
 
-  test('until: body — free when it fails, and whoever reads sees that', async (t) => {
+  test('until the body: a failing body frees the lock, and its reader gets the error', async (t) => {
     const locks = open(t)
     const body = source()
     const response = await serve(locks, body.stream)
@@ -233,7 +239,7 @@ describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () 
     await free(locks, KEY)
   })
 
-  test('until: body — free when the sender of the request goes away, though nobody reads', async (t) => {
+  test('until the body: an aborted request frees the lock, even if the body is not read', async (t) => {
     const locks = open(t)
     const body = source()
     const { client, ...args } = ask()
@@ -244,7 +250,7 @@ describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () 
     await assert.rejects(response.text(), { name: 'AbortError' })
   })
 
-  test('until: body — a lease that is lost ends the body: it is not the whole of it', async (t) => {
+  test('until the body: a lost lease ends the body with an error', async (t) => {
     const locks = open(t)
     const body = source()
     const response = await serve(locks, body.stream, ask(), { ttl: 100, maxHold: 100 })
@@ -253,7 +259,7 @@ describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () 
     assert.ok(lost('expired')(await body.cancelled))
   })
 
-  test('until: body — what has no body is free at once', async (t) => {
+  test('until the body: without a body, the lock is free at once', async (t) => {
     const locks = open(t)
     for (const result of [new Response(null, { status: 204 }), { plain: true }, undefined, null]) {
       assert.equal(await withRequestLock(locks, { key: () => KEY, until: 'body' }, () => result)(ask()), result)
@@ -261,7 +267,7 @@ describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () 
     }
   })
 
-  test('until: body — of an answer to HEAD nobody reads the body: it is cancelled, and the lock is free', async (t) => {
+  test('until the body: the body for a HEAD request is cancelled, and the lock is free', async (t) => {
     const locks = open(t)
     const head = () => ({ request: new Request(URL_, { method: 'HEAD' }) })
     const body = source()
@@ -271,7 +277,7 @@ describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () 
     assert.deepEqual([response.status, response.headers.get('x-mine'), response.body], [201, 'yes', null])
     assert.ok(response instanceof Response)
 
-    // One that is read already can't be cancelled; that is no reason to fail.
+    // A body that is locked to a reader can't be cancelled. The call must not fail.
     const read = source()
     read.stream.getReader()
     const key = () => KEY
@@ -280,10 +286,10 @@ describe('withRequestLock and a body that is streamed', { timeout: 60_000 }, () 
     await free(locks, KEY)
 
     const whole = await withRequestLock(locks, { key }, () => new Response('data'))(head())
-    assert.equal(await whole.text(), 'data', 'what has its body without the lock keeps it')
+    assert.equal(await whole.text(), 'data', 'until the handler, the response keeps its body')
   })
 
-  test('until: body — a real server that answers HEAD without reading, and the next request', async (t) => {
+  test('until the body: a server that does not read the body for HEAD frees the lock', async (t) => {
     const locks = open(t, { wait: 0 })
     const handler = withRequestLock(locks, { key: () => KEY, until: 'body' }, () => new Response('body', { headers }))
     const url = await listen(t, handler)

@@ -1,4 +1,5 @@
-// leasehold/express around a handler: the lock is held until its work is over, whoever still listens.
+// leasehold/express around a handler: the lock is held until the work is over, even without a
+// client.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -14,14 +15,14 @@ for (const [name, listener] of Object.entries(frameworks)) {
   describe(`lockRequest around a handler in ${name}`, { timeout: 60_000 }, () => {
     const start = (t, locks, handler) => serve(t, listener(lockRequest(locks, options, handler)))
 
-    test('serves, and is free when the response is finished', async (t) => {
+    test('the lock is free when the response is finished', async (t) => {
       const locks = open(t)
       const url = await start(t, locks, async ({ lease }, response) => response.end(String(lease.isHeld)))
       assert.equal(await (await fetch(url)).text(), 'true')
       await free(locks, KEY)
     })
 
-    test('gone while it is served: held until the work is over', async (t) => {
+    test('if the client leaves during the work, the lock is held until the work is over', async (t) => {
       const locks = open(t)
       const begun = gate()
       const closed = gate()
@@ -43,7 +44,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       await free(locks, KEY)
     })
 
-    test('the work is over, the response is not: held until that is', async (t) => {
+    test('if the response ends after the work, the lock is held until the response ends', async (t) => {
       const locks = open(t)
       let finish
       const url = await start(t, locks, async (_request, response) => {
@@ -57,7 +58,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       await free(locks, KEY)
     })
 
-    test('it fails: the error goes on, and the lock is free before that is told', async (t) => {
+    test('an error of the handler is passed on after the lock is free', async (t) => {
       const locks = open(t)
       const fail = () => {
         throw new Error('mine')
@@ -69,7 +70,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       }
     })
 
-    test('without a key it runs without a lock', async (t) => {
+    test('without a key, the handler runs without a lock', async (t) => {
       const locks = open(t)
       const handler = ({ lease }, response) => response.end(String(lease))
       const url = await serve(t, listener(lockRequest(locks, { key: () => null, optional: true }, handler)))
@@ -77,7 +78,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       assert.equal(locks.stats().acquired, 0)
     })
 
-    test('lost: what the handler says of that is what goes on', async (t) => {
+    test('if the lease is lost, the error of the handler is passed on', async (t) => {
       const locks = open(t)
       const handler = async ({ lease }) => {
         await new Promise((resolve) => lease.signal.addEventListener('abort', resolve))
@@ -91,7 +92,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
 }
 
 describe('lockRequest around a handler', () => {
-  test('without `next` it is a listener of node:http', async (t) => {
+  test('without `next`, lockRequest returns a listener of node:http', async (t) => {
     const locks = open(t, { wait: 0 })
     const url = await serve(
       t,
@@ -103,7 +104,7 @@ describe('lockRequest around a handler', () => {
     assert.equal((await fetch(url)).status, 423)
   })
 
-  test('without `next` it rejects with what goes wrong, which the listener of docs/servers.md answers', async (t) => {
+  test('without `next`, errors reject, and the listener of docs/servers.md answers them', async (t) => {
     const locks = open(t)
     const keyOf = ({ url }) => {
       if (url === '/no-key') throw new Error('no key')
@@ -113,10 +114,10 @@ describe('lockRequest around a handler', () => {
       if (url === '/begun') response.write('half')
       throw new Error('mine')
     })
-    const told = []
+    const errors = []
     const url = await serve(t, (request, response) => {
       around(request, response).catch((error) => {
-        told.push(error.code ?? error.message)
+        errors.push(error.code ?? error.message)
         if (response.headersSent) response.destroy()
         else response.writeHead(500).end()
       })
@@ -124,7 +125,7 @@ describe('lockRequest around a handler', () => {
     assert.equal((await fetch(url)).status, 500)
     assert.equal((await fetch(new URL('/no-key', url))).status, 500)
     await assert.rejects(async () => (await fetch(new URL('/begun', url))).text())
-    assert.deepEqual(told, ['mine', 'no key', 'mine'])
+    assert.deepEqual(errors, ['mine', 'no key', 'mine'])
     assert.deepEqual((await locks.list()).locks, [])
   })
 })

@@ -11,7 +11,7 @@ import { free, open } from '../support/http-servers.mjs'
 
 const KEY = 'key'
 
-/** Starts a server until the test is over. Returns a session of a client. */
+/** Starts a server, and ends it after the test. Returns a session of a client. */
 async function startSession(t, listener) {
   const server = createServer(listener).listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -25,7 +25,7 @@ async function startSession(t, listener) {
   return session
 }
 
-/** Returns the status of the answer to a request, and its text. */
+/** Sends a request. Returns the status and the text of the response. */
 async function ask(session, method) {
   const stream = session.request({ ':method': method, ':path': '/' })
   stream.end()
@@ -40,7 +40,7 @@ const answer = (request, response) => {
   response.end(request.method === 'HEAD' ? undefined : 'ok')
 }
 
-/** Returns a listener for each form. */
+/** Functions that return a listener, one for each form of lockRequest(). */
 const forms = {
   'the handler form': (locks, key) => lockRequest(locks, { key, optional: true }, answer),
   'middleware until the response': (locks, key) => {

@@ -2,10 +2,13 @@
 // a key out, repeat it, nest it, or make it long.
 
 import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
+import { before, describe, test } from 'node:test'
 import { lockRequest } from 'leasehold/express'
 import { withRequestLock } from 'leasehold/remix'
 import { frameworks, open, serve } from '../support/http-servers.mjs'
+
+// Keep the warnings of invalid keys out of the output: key-warnings.test.mjs is about them.
+before(() => process.removeAllListeners('warning'))
 
 const SECRET = 'hunter2'
 /** Returns the key of a request as a query parser with arrays and objects reads it. */
@@ -19,7 +22,7 @@ const parse = (url) => {
   return all.length > 1 ? all : all[0]
 }
 
-/** Requests that are answered 400 by default. */
+/** Requests that the server answers with 400 by default. */
 const INVALID = [
   '/',
   '/?none',
@@ -32,7 +35,7 @@ const INVALID = [
   '/?many=2',
 ]
 
-async function isProblem(response) {
+async function assertProblem(response) {
   assert.equal(response.status, 400)
   assert.equal(response.headers.get('content-type'), 'application/problem+json')
   assert.equal(response.headers.get('cache-control'), 'no-store')
@@ -43,7 +46,7 @@ async function isProblem(response) {
   assert.deepEqual([title, status], ['Bad Request', 400])
 }
 
-/** Servers as a visitor sees them: each gets the options, and answers with the keys that are locked. */
+/** Functions that start a server with these options. The server responds with the locked keys. */
 const servers = {
   ...Object.fromEntries(
     Object.entries(frameworks).map(([name, listener]) => [
@@ -62,43 +65,51 @@ const servers = {
 
 for (const [name, start] of Object.entries(servers)) {
   describe(`keys of lockRequest in ${name}`, { timeout: 60_000 }, () => {
-    test('without a valid key: 400, and nothing is served or locked', async (t) => {
+    test('a request without a valid key is answered with 400, and no handler runs under a lock', async (t) => {
       const locks = open(t)
       const url = await start(t, locks, {})
       for (const query of INVALID) {
         const response = await fetch(url + query)
-        await isProblem(response).catch((error) => assert.fail(`${query}: ${error.message}`))
+        await assertProblem(response).catch((error) => assert.fail(`${query}: ${error.message}`))
       }
       assert.equal(locks.stats().acquired, 0)
       assert.equal(await (await fetch(`${url}/?key=a`)).json(), 'a')
     })
 
-    test('a key that names a side key of another lock: 400', async (t) => {
+    test('a key that names a side key of another lock is answered with 400', async (t) => {
       const url = await start(t, open(t, { prefix: '' }), {})
-      await isProblem(await fetch(`${url}/?key=${encodeURIComponent('{a}:fence')}`))
+      await assertProblem(await fetch(`${url}/?key=${encodeURIComponent('{a}:fence')}`))
       assert.equal(await (await fetch(`${url}/?key=${encodeURIComponent('{a}')}`)).json(), '{a}')
     })
 
-    test('several keys, as many as are allowed', async (t) => {
+    test('a key that names an id of once() is answered with 400', async (t) => {
+      const locks = open(t)
+      const url = await start(t, locks, {})
+      await assertProblem(await fetch(`${url}/?key=${encodeURIComponent('5@once:mail')}`))
+      const { ran } = await locks.once('5', 'mail', () => {})
+      assert.equal(ran, true)
+    })
+
+    test('a request may have up to maxKeys keys', async (t) => {
       const locks = open(t)
       const url = await start(t, locks, { maxKeys: 3 })
       assert.deepEqual(await (await fetch(`${url}/?key=b&key=a`)).json(), ['a', 'b'])
       assert.deepEqual(await (await fetch(`${url}/?many=3`)).json(), ['key 0', 'key 1', 'key 2'])
       for (const query of ['/?many=4', '/?many=0', '/?key=a&key=', '/?key=a&key=a&key=a&key=a']) {
-        await isProblem(await fetch(url + query))
+        await assertProblem(await fetch(url + query))
       }
     })
 
-    test('requests that need no lock', async (t) => {
+    test('with `optional`, a request without a key needs no lock', async (t) => {
       const url = await start(t, open(t), { optional: true })
       for (const query of ['/', '/?none']) assert.equal(await (await fetch(url + query)).json(), null)
-      for (const query of INVALID.slice(2)) await isProblem(await fetch(url + query))
+      for (const query of INVALID.slice(2)) await assertProblem(await fetch(url + query))
     })
 
-    test('onInvalid answers in its own way, and is told why', async (t) => {
-      const told = []
+    test('onInvalid gets the error, and may answer in its own way', async (t) => {
+      const refusals = []
       const onInvalid = ({ status, error }, _request, response) => {
-        told.push([status, error.code])
+        refusals.push([status, error.code])
         response.statusCode = 422
         response.end('own')
       }
@@ -106,7 +117,7 @@ for (const [name, start] of Object.entries(servers)) {
       const response = await fetch(`${url}/?key=`)
       assert.deepEqual([response.status, await response.text()], [422, 'own'])
       await fetch(`${url}/?long=200`)
-      assert.deepEqual(told, [
+      assert.deepEqual(refusals, [
         [400, 'ERR_INVALID_ARG_VALUE'],
         [400, 'ERR_OUT_OF_RANGE'],
       ])
@@ -114,32 +125,32 @@ for (const [name, start] of Object.entries(servers)) {
   })
 }
 
-test('a key of withRequestLock that names a side key of another lock', async (t) => {
+test('withRequestLock refuses a key that names a side key of another lock', async (t) => {
   const handle = withRequestLock(
     open(t, { prefix: '' }),
     { key: ({ url }) => parse(url) },
     () => new Response('served'),
   )
-  await isProblem(await handle(new Request(`http://host/?key=${encodeURIComponent('{order:5}:queue')}`)))
+  await assertProblem(await handle(new Request(`http://host/?key=${encodeURIComponent('{order:5}:queue')}`)))
   assert.equal(await (await handle(new Request('http://host/?key=order'))).text(), 'served')
 })
 
-test('keys of withRequestLock', async (t) => {
+test('withRequestLock checks keys like lockRequest', async (t) => {
   const locks = open(t)
   const wrap = (options) =>
     withRequestLock(locks, { key: ({ url }) => parse(url), ...options }, (lease) =>
       Response.json(lease?.keys ?? lease?.key ?? null),
     )
   const ask = (handle, query) => handle(new Request(`http://host${query}`))
-  for (const query of INVALID) await isProblem(await ask(wrap({}), query))
+  for (const query of INVALID) await assertProblem(await ask(wrap({}), query))
   assert.deepEqual(await (await ask(wrap({ maxKeys: 2 }), '/?key=b&key=a')).json(), ['a', 'b'])
-  await isProblem(await ask(wrap({ maxKeys: 2 }), '/?many=3'))
+  await assertProblem(await ask(wrap({ maxKeys: 2 }), '/?many=3'))
   assert.equal(await (await ask(wrap({ optional: true }), '/')).json(), null)
   const own = await ask(wrap({ onInvalid: ({ error }) => new Response(error.code, { status: 422 }) }), '/?key=')
   assert.deepEqual([own.status, await own.text()], [422, 'ERR_INVALID_ARG_VALUE'])
 })
 
-test('bad options are refused when the server is put together', (t) => {
+test('bad options are refused when the middleware is made', (t) => {
   const locks = open(t)
   const key = () => 'k'
   const range = { name: 'RangeError', code: 'ERR_OUT_OF_RANGE' }

@@ -1,4 +1,5 @@
-// leasehold/express as a middleware, in Express 5, Express 4 and node:http: when a request has its lock, and until when.
+// leasehold/express as a middleware in Express 5, Express 4 and node:http: which requests get a
+// lock, and for how long.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -14,11 +15,11 @@ const KEY = 'account:secret'
 
 for (const [name, listener] of Object.entries(frameworks)) {
   describe(`lockRequest, a middleware in ${name}`, { timeout: 60_000 }, () => {
-    /** A server whose requests need KEY, or what the query's `key`s say. */
+    /** Starts a server whose requests need KEY, or the keys that `options` return. */
     const start = (t, locks, handler, options) =>
       serve(t, listener(lockRequest(locks, { key: () => KEY, ...options }), handler))
 
-    test('one at a time: each has its lease, with a fence larger than that of the one before', async (t) => {
+    test('requests run one at a time, each with its lease and a larger fence', async (t) => {
       const locks = open(t)
       const events = []
       const url = await start(t, locks, async ({ lease }, response) => {
@@ -30,7 +31,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       const answers = await Promise.all(Array.from({ length: 12 }, async () => (await fetch(url)).text()))
       assert.deepEqual(answers, Array(12).fill(`${KEY} true`))
       const fences = events.map(({ fence }) => fence)
-      // Each begins and ends before the next one, in the order of their fences.
+      // Each request begins and ends before the next one, in the order of their fences.
       assert.deepEqual(
         fences,
         fences.toSorted((a, b) => a - b),
@@ -39,7 +40,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       await free(locks, KEY)
     })
 
-    test('the key says which requests exclude each other, and undefined that one needs no lock', async (t) => {
+    test('requests with the same key exclude each other, and a request without a key needs no lock', async (t) => {
       const locks = open(t, { wait: 0 })
       const key = async ({ url }) => new URL(url, 'http://host').searchParams.getAll('key')
       const keys = async (request) => {
@@ -61,9 +62,9 @@ for (const [name, listener] of Object.entries(frameworks)) {
       await free(locks, 'free')
     })
 
-    test('busy: 423 with Retry-After and a problem that names nothing', async (t) => {
+    test('a busy lock is answered with 423, Retry-After and a problem without the key', async (t) => {
       const locks = open(t)
-      const url = await start(t, locks, () => assert.fail('ran without the lock'), { wait: 20 })
+      const url = await start(t, locks, () => assert.fail('the handler ran without the lock'), { wait: 20 })
       await locks.acquire(KEY)
       const response = await fetch(url)
       assert.equal(response.status, 423)
@@ -71,16 +72,16 @@ for (const [name, listener] of Object.entries(frameworks)) {
       assert.equal(response.headers.get('content-type'), 'application/problem+json')
       assert.equal(response.headers.get('cache-control'), 'no-store')
       const text = await response.text()
-      assert.doesNotMatch(text, /secret/, 'the key is nobody’s business')
+      assert.doesNotMatch(text, /secret/, 'the answer shows the key')
       const { title, status, detail } = JSON.parse(text)
       assert.deepEqual([title, status], ['Locked', 423])
       assert.match(detail, /in 1 s/)
     })
 
-    test('an outage, of one store or of a quorum, and a closed client: 503, and nothing of the store is told', async (t) => {
-      const dead = () => freePort().then((port) => `redis://:hush@127.0.0.1:${port}`)
-      const one = open(t, { store: await dead(), wait: 50 })
-      const quorum = open(t, { store: await Promise.all([dead(), dead(), dead()]), wait: 50 })
+    test('an outage and a closed client are answered with 503, without details of the store', async (t) => {
+      const unreachable = () => freePort().then((port) => `redis://:hush@127.0.0.1:${port}`)
+      const one = open(t, { store: await unreachable(), wait: 50 })
+      const quorum = open(t, { store: await Promise.all([unreachable(), unreachable(), unreachable()]), wait: 50 })
       const closed = open(t)
       await closed.close()
       for (const [locks, seconds] of [
@@ -88,7 +89,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
         [quorum, '5'],
         [closed, '1'],
       ]) {
-        const url = await start(t, locks, () => assert.fail('ran without the lock'))
+        const url = await start(t, locks, () => assert.fail('the handler ran without the lock'))
         const response = await fetch(url)
         assert.equal(response.status, 503)
         assert.equal(response.headers.get('retry-after'), seconds)
@@ -98,7 +99,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       }
     })
 
-    test('answers of one’s own have the refusal, and Retry-After is set already', async (t) => {
+    test('onBusy and onUnavailable get the refusal, and Retry-After is already set', async (t) => {
       const busy = open(t, { wait: 0 })
       await busy.acquire(KEY)
       const down = open(t, { store: `redis://127.0.0.1:${await freePort()}`, wait: 50 })
@@ -106,9 +107,9 @@ for (const [name, listener] of Object.entries(frameworks)) {
         response.statusCode = 418
         response.end(`${status} ${keys} ${error.code}`)
       }
-      const nothing = () => assert.fail('ran without the lock')
+      const never = () => assert.fail('the handler ran without the lock')
       const ask = async (locks, options) => {
-        const response = await fetch(await start(t, locks, nothing, options))
+        const response = await fetch(await start(t, locks, never, options))
         assert.equal(response.status, 418)
         assert.match(response.headers.get('retry-after'), /^\d+$/)
         return response.text()
@@ -117,16 +118,16 @@ for (const [name, listener] of Object.entries(frameworks)) {
       assert.equal(await ask(down, { onUnavailable: own }), `503 ${KEY} ERR_STORE_UNAVAILABLE`)
 
       const pass = ({ error }, _request, _response, next) => next(error)
-      const passed = await fetch(await start(t, busy, nothing, { onBusy: pass }))
+      const passed = await fetch(await start(t, busy, never, { onBusy: pass }))
       assert.deepEqual([passed.status, passed.headers.get('x-error')], [500, 'ERR_LOCK_TIMEOUT'])
       assert.equal(passed.headers.get('x-status-found'), '423')
     })
 
-    test('an answer of one’s own that fails is a mistake, not a refusal', async (t) => {
+    test('if onBusy or onUnavailable fails, its error goes on, and the response has no refusal', async (t) => {
       const busy = open(t, { wait: 0 })
       await busy.acquire(KEY)
       const down = open(t, { store: `redis://127.0.0.1:${await freePort()}`, wait: 50 })
-      const nothing = () => assert.fail('ran without the lock')
+      const never = () => assert.fail('the handler ran without the lock')
       const throws = () => {
         throw new Error('a mistake')
       }
@@ -141,7 +142,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
           response.setHeader('cache-control', 'private')
           return refuse(request, response, next)
         }
-        const url = await serve(t, listener(middleware, nothing))
+        const url = await serve(t, listener(middleware, never))
         const { headers } = await fetch(url)
         const names = ['x-error', 'x-status-found', 'retry-after', 'cache-control']
         const found = names.map((header) => headers.get(header))
@@ -149,56 +150,56 @@ for (const [name, listener] of Object.entries(frameworks)) {
       }
     })
 
-    test('gone while it waits: the waiting ends, and the handler never runs', async (t) => {
+    test('if the client leaves during the wait, the wait ends, and the handler does not run', async (t) => {
       const locks = open(t)
       let ran = 0
       const url = await start(t, locks, () => ran++)
       const holder = await locks.acquire(KEY)
       const client = new AbortController()
       const response = fetch(url, { signal: client.signal })
-      await until('it to wait', () => locks.stats().waiting === 1)
+      await until('the request to wait', () => locks.stats().waiting === 1)
       client.abort()
       await assert.rejects(response, { name: 'AbortError' })
-      await until('the waiting to end', () => locks.stats().waiting === 0)
+      await until('the wait to end', () => locks.stats().waiting === 0)
       assert.equal(locks.stats().aborted, 1)
       await holder.release()
       await free(locks, KEY)
       assert.deepEqual([ran, locks.stats().acquired], [0, 1])
     })
 
-    test('gone while the key is looked up: no lock is asked for', async (t) => {
+    test('if the client leaves during the key function, no lock is acquired', async (t) => {
       const locks = open(t)
-      const asked = gate()
+      const called = gate()
       const answered = gate()
       const closed = gate()
       const served = []
-      const serveIt = (request, response) => {
+      const handler = (request, response) => {
         served.push(request.url)
         response.end()
       }
-      const url = await start(t, locks, serveIt, {
+      const url = await start(t, locks, handler, {
         async key(request) {
           if (request.url === '/next') return KEY
           request.socket.once('close', closed.pass)
-          asked.pass()
+          called.pass()
           await answered.passed
           return KEY
         },
       })
       const client = new AbortController()
       const response = fetch(url, { signal: client.signal })
-      await asked.passed
+      await called.passed
       client.abort()
       await assert.rejects(response, { name: 'AbortError' })
       await within('the connection to close', closed.passed)
       answered.pass()
-      // Had the first one asked for the lock, it would have been served before this one.
+      // If the first request had asked for the lock, it would be served before this one.
       await fetch(`${url}next`)
       assert.deepEqual(served, ['/next'])
       assert.equal(locks.stats().acquired, 1)
     })
 
-    test('gone while it is served: the lock is free, and the handler sees that it does not hold it', async (t) => {
+    test('if the client leaves during the work, the lock is free, and the lease is not held', async (t) => {
       const locks = open(t)
       const begun = gate()
       const url = await start(t, locks, ({ lease }) => begun.pass(lease))
@@ -212,7 +213,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       assert.throws(() => lease.assertHeld(), { code: 'ERR_LOCK_RELEASED' })
     })
 
-    test('held while the response is being written, and free when that is finished', async (t) => {
+    test('the lock is held while the response is written, and free when it is finished', async (t) => {
       const locks = open(t)
       const more = gate()
       const url = await start(t, locks, async (_request, response) => {
@@ -229,7 +230,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       await free(locks, KEY)
     })
 
-    test('the handler fails: the answer is that of the handler of errors, and the lock is free', async (t) => {
+    test('an error of the handler goes to the error handler, and the lock is free', async (t) => {
       const locks = open(t)
       const url = await start(t, locks, (_request, _response, next) => next(new Error('mine')))
       const response = await fetch(url)
@@ -237,7 +238,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       await free(locks, KEY)
     })
 
-    test('the key function fails: an error, and nothing is asked', async (t) => {
+    test('an error of the key function goes on, and no lock is acquired', async (t) => {
       const locks = open(t)
       const fail = () => {
         throw new Error('mine')
@@ -246,14 +247,51 @@ for (const [name, listener] of Object.entries(frameworks)) {
         [fail, 'mine'],
         [async () => fail(), 'mine'],
       ]) {
-        const url = await start(t, locks, () => assert.fail('ran without the lock'), { key })
+        const url = await start(t, locks, () => assert.fail('the handler ran without the lock'), { key })
         const response = await fetch(url)
         assert.deepEqual([response.status, response.headers.get('x-error')], [500, error])
       }
       assert.equal(locks.stats().acquired, 0)
     })
 
-    test('lost while it is served: the lease says so, and the answer is the handler’s', async (t) => {
+    test('whatever a function throws or returns, the request is not served without the lock, and is answered', async (t) => {
+      const locks = open(t, { wait: 0 })
+      await locks.acquire('busy')
+      // Express takes falsy values for no error, and these words for its own.
+      for (const thrown of [undefined, null, 0, '', false, 'route', 'router']) {
+        const rejects = () => Promise.reject(thrown)
+        for (const options of [{ key: rejects }, { key: () => 'busy', onBusy: rejects }]) {
+          const url = await start(t, locks, () => assert.fail('the handler ran without the lock'), options)
+          const response = await fetch(url)
+          assert.equal(response.status, 500, `${String(thrown)}: ${Object.keys(options)}`)
+          assert.match(response.headers.get('x-error'), /^what was thrown is not an Error/)
+        }
+        const handler = lockRequest(locks, { key: () => KEY }, rejects)
+        const answer = await fetch(
+          await serve(
+            t,
+            listener(handler, () => assert.fail('the next handler ran')),
+          ),
+        )
+        assert.equal(answer.status, 500, String(thrown))
+      }
+      // No code would send a Response, so the request would hang.
+      const remix = lockRequest(locks, { key: () => KEY }, async () => new Response('lost'))
+      const hung = await fetch(
+        await serve(
+          t,
+          listener(remix, () => assert.fail('the next handler ran')),
+        ),
+      )
+      assert.deepEqual([hung.status, hung.headers.get('x-error')], [500, 'ERR_INVALID_ARG_VALUE'])
+      await free(locks, KEY)
+      // An application may throw objects that its error handler knows.
+      const thrown = { status: 409, message: 'mine' }
+      const url = await start(t, locks, () => assert.fail('the handler ran'), { key: () => Promise.reject(thrown) })
+      assert.equal((await fetch(url)).headers.get('x-error'), 'mine')
+    })
+
+    test('if the lease is lost during the work, its signal aborts, and the handler answers', async (t) => {
       const locks = open(t)
       const losses = []
       locks.on('lost', (_lease, error) => losses.push(error))
@@ -270,7 +308,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
 }
 
 describe('lockRequest', { timeout: 60_000 }, () => {
-  test('bad arguments are refused when the server is put together', (t) => {
+  test('bad arguments are refused when the middleware is made', (t) => {
     const locks = open(t)
     const key = () => KEY
     for (const [bad, code] of [

@@ -1,4 +1,4 @@
-// leasehold/express and leasehold/remix on a real Redis, which dies and comes back.
+// leasehold/express and leasehold/remix on a real Redis that is killed and started again.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -14,7 +14,7 @@ import { startRedis } from '../support/servers.mjs'
 const KEY = 'key'
 
 describe('lockRequest on Redis', { timeout: 60_000 }, () => {
-  test('two servers on one Redis exclude each other; when it dies they say so, and serve again when it is back', async (t) => {
+  test('two servers on one Redis exclude each other, answer 503 during its outage, and serve after it', async (t) => {
     const redis = await startRedis(t)
     let busy = 0
     let most = 0
@@ -40,33 +40,33 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
 
     await redis.kill()
     const locks = open(t, { store: redis.url(), name: 'cleo' })
-    const impatient = await serve(t, frameworks['Express 5'](lockRequest(locks, { key: () => KEY, wait: 100 }), work))
-    const response = await fetch(impatient)
+    const short = await serve(t, frameworks['Express 5'](lockRequest(locks, { key: () => KEY, wait: 100 }), work))
+    const response = await fetch(short)
     assert.deepEqual([response.status, response.headers.get('retry-after')], [503, '5'])
 
-    // Who has the patience waits for it to come back.
-    const patient = all()
+    // Requests with a long wait are served when the server is back.
+    const waiting = all()
     await redis.start()
-    assert.deepEqual(await patient, Array(10).fill(200))
+    assert.deepEqual(await waiting, Array(10).fill(200))
     assert.equal(most, 1)
   })
 
-  test('a server that is silent when the wait ends delays the 423 by 250 ms, and is asked nothing else', async (t) => {
+  test('if the store is silent when the wait ends, the 423 is late by at most 250 ms', async (t) => {
     const redis = await startRedis(t)
     const locks = open(t, { store: redis.url(), storeTimeout: 10_000 })
     const handler = lockRequest(locks, { key: () => KEY, wait: 300 }, () => {})
     const url = await serve(t, frameworks['Express 5'](handler))
     await locks.acquire(KEY, { ttl: 60_000 })
-    const asked = fetch(url)
-    await until('it to wait', async () => (await locks.inspect(KEY)).waiting === 1)
+    const response = fetch(url)
+    await until('the request to wait', async () => (await locks.inspect(KEY)).waiting === 1)
     redis.freeze()
     atEnd(t, () => redis.thaw())
-    const { ms, value } = await timed(() => within('the answer', asked, 9_000))
+    const { ms, value } = await timed(() => within('the answer', response, 9_000))
     assert.deepEqual([value.status, value.headers.get('retry-after')], [423, '1'])
     assert.ok(ms < 2_500, `${ms} ms`)
   })
 
-  /** Serves requests under KEY with `work`, and returns the URL. */
+  /** Functions that serve requests under KEY with `work`. Each returns the URL. */
   const servers = {
     lockRequest: (t, locks, options, work) =>
       serve(t, frameworks['Express 5'](lockRequest(locks, { key: () => KEY, ...options }), work)),
@@ -86,12 +86,12 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
 
   for (const [name, start] of Object.entries(servers)) {
     test(`${name}: while the breaker is open, requests are answered 503 at once, and served when the server is back`, async (t) => {
-      // The server keeps its data, so that the request that works keeps its lease.
+      // The server keeps its data, so the request that works keeps its lease.
       const redis = await startRedis(t, { keep: true })
       const locks = open(t, { store: redis.url(), storeTimeout: 500 })
-      const works = gate()
+      const work = gate()
       const url = await start(t, locks, { wait: 30_000 }, async (_request, response) => {
-        await works.passed
+        await work.passed
         response.end()
       })
       const ask = async () => {
@@ -99,14 +99,14 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
         return { status, after: headers.get('retry-after') }
       }
       const [working, waiting] = [ask(), ask()]
-      await until('one to wait', () => locks.stats().waiting === 1)
+      await until('a request to wait', () => locks.stats().waiting === 1)
 
       const opened = once(locks, 'breaker')
       await redis.kill()
-      // A request that waits asks the server now and then, and so finds that the server is gone.
+      // A waiting request polls the server, so the client notices that the server is down.
       const [{ state }] = await within('the breaker to open', opened)
       assert.equal(state, 'open')
-      assert.deepEqual(await within('the one that waits', waiting, 1_000), { status: 503, after: '5' })
+      assert.deepEqual(await within('the waiting request', waiting, 1_000), { status: 503, after: '5' })
       const times = []
       for (let i = 0; i < 5; i++) {
         const { ms, value } = await timed(ask)
@@ -119,8 +119,8 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
 
       const back = once(locks, 'breaker')
       await redis.start()
-      await within('the server to be found', back)
-      works.pass()
+      await within('the breaker to close', back)
+      work.pass()
       assert.equal((await within('a request', ask(), 5_000)).status, 200)
       await working
     })
@@ -140,12 +140,16 @@ describe('lockRequest on Redis', { timeout: 60_000 }, () => {
     })
   }
 
-  test('a lease of another library that never ends: 423, and Retry-After is a minute', async (t) => {
+  test('a lock of another library without expiry is answered with 423 and a Retry-After of a minute', async (t) => {
     const redis = await startRedis(t)
     await redis.ask('SET', `lock:${KEY}`, 'theirs')
     const locks = open(t, { store: redis.url(), wait: 20 })
+    // On a busy machine, the first connection takes longer than the wait.
+    await locks.ready()
     for (const start of Object.values(servers)) {
-      const { status, headers } = await fetch(await start(t, locks, {}, () => assert.fail('ran without the lock')))
+      const { status, headers } = await fetch(
+        await start(t, locks, {}, () => assert.fail('the handler ran without the lock')),
+      )
       assert.deepEqual([status, headers.get('retry-after')], [423, '60'])
     }
   })

@@ -29,7 +29,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
           )
         }
 
-        test('a client that leaves frees the lock of an answer that waited for the previous answer', async (t) => {
+        test('a client that leaves frees the lock of a response that waits for an earlier one', async (t) => {
           const locks = open(t)
           const [begun, answered, work] = [gate(), gate(), gate()]
           const url = await start(t, locks, async (request, response) => {
@@ -60,7 +60,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
           const client = pipeline(url, ['/slow', '/second'])
           await until('the second to wait', () => locks.stats().waiting === 1)
           client.destroy()
-          await until('the waiting to end', () => locks.stats().waiting === 0, SOON)
+          await until('the wait to end', () => locks.stats().waiting === 0, SOON)
           await holder.release()
           work.pass()
           await free(locks, '/second', SOON)
@@ -78,7 +78,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       request.socket.once('close', closed.pass)
       begun.pass()
       await work.passed
-      response.end('no socket ever')
+      response.end('never sent')
     }
     const url = await serve(t, listener(lockRequest(locks, { key, until: 'end', maxHold: 60_000 }), handler))
     const client = pipeline(url, ['/slow', '/quick'])
@@ -100,12 +100,12 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
     atEnd(t, () => process.off('warning', warn))
     const locks = open(t)
     let answered = 0
-    let sockets
+    let socket
     const url = await serve(
       t,
       lockRequest(locks, { key }, (request, response) => {
-        sockets = request.socket
-        // The first one never answers, so all others queue.
+        socket = request.socket
+        // The first request gets no response, so the other responses queue.
         if (request.url !== '/0') response.end()
         answered++
       }),
@@ -113,7 +113,7 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
     const paths = Array.from({ length: 100 }, (_, i) => `/${i}`)
     const client = pipeline(url, paths)
     await until('all to be answered', () => answered === paths.length)
-    assert.ok(sockets.listenerCount('close') < 10, `${sockets.listenerCount('close')} listeners`)
+    assert.ok(socket.listenerCount('close') < 10, `${socket.listenerCount('close')} listeners`)
     client.destroy()
     await until('all locks to be free', async () => (await locks.list()).locks.length === 0, SOON)
     assert.deepEqual(warnings, [])
@@ -147,7 +147,7 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
       await once(server, 'listening')
       atEnd(t, () => server.close())
       server.on('upgrade', (request, socket) => {
-        // Read, and close when the other side does, as a WebSocket library does.
+        // The server reads, and closes when the client does, like a WebSocket library.
         socket.on('error', () => {}).resume()
         socket.once('end', () => socket.end())
         socket.once('close', closed.pass)

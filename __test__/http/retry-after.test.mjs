@@ -1,5 +1,5 @@
-// Checks the Retry-After of refused requests: it follows from how long requests hold their locks,
-// and how many requests wait.
+// Checks the Retry-After of refused requests. It follows from the time for which requests hold
+// their locks, and from the number of waiters.
 
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
@@ -9,12 +9,12 @@ import { withRequestLock } from 'leasehold/remix'
 import { sleep, until } from '../support/clock.mjs'
 import { frameworks, open, serve } from '../support/http-servers.mjs'
 
-const { HoldTime } = createRequire(import.meta.url)('../../dist/http/hold-time.js')
+const { HoldTime } = createRequire(import.meta.url)('../../dist/integrations/http/hold-time.js')
 
 const KEY = 'key'
 
 describe('HoldTime', () => {
-  test('1 s if no lock was held yet, however many wait', () => {
+  test('the time is 1 s before the first hold, however many callers wait', () => {
     const hold = new HoldTime()
     assert.equal(hold.secondsBehind(0), 1)
     assert.equal(hold.secondsBehind(1_000), 1)
@@ -29,7 +29,7 @@ describe('HoldTime', () => {
     )
   })
 
-  test('whole seconds, from 1 to 60', () => {
+  test('the time is whole seconds from 1 to 60', () => {
     for (const [ms, seconds] of [
       [0, 1],
       [1, 1],
@@ -47,11 +47,11 @@ describe('HoldTime', () => {
     assert.equal(hold.secondsBehind(1e9), 60)
   })
 
-  test('one long hold changes the figure little, and many change it', () => {
+  test('one long hold changes the time little, and many change it', () => {
     const hold = new HoldTime()
     for (let i = 0; i < 10; i++) hold.add(1_000)
     hold.add(9_000)
-    assert.equal(hold.secondsBehind(0), 2, 'an eighth of the difference')
+    assert.equal(hold.secondsBehind(0), 2, 'one hold counts for an eighth of the difference')
     for (let i = 0; i < 40; i++) hold.add(9_000)
     assert.equal(hold.secondsBehind(0), 9)
     for (let i = 0; i < 40; i++) hold.add(500)
@@ -88,7 +88,7 @@ for (const [name, start] of Object.entries(kinds)) {
       return [status, headers.get('retry-after')]
     }
 
-    test('1 s at first, and for a short job, although the lease has ten seconds left', async (t) => {
+    test('Retry-After is 1 s at first and for short work, although the ttl of the lease is 10 s', async (t) => {
       const locks = open(t, { wait: 0 })
       const url = await start(t, locks, { key: () => KEY }, () => sleep(50))
       const lease = await locks.acquire(KEY)
@@ -99,14 +99,14 @@ for (const [name, start] of Object.entries(kinds)) {
       assert.deepEqual(await ask(url), [423, '1'])
     })
 
-    test('longer for longer jobs, and for more waiters', async (t) => {
+    test('Retry-After is longer for longer work and for more waiters', async (t) => {
       const locks = open(t)
       const url = await start(t, locks, { key: () => KEY, wait: 20 }, () => sleep(1_050))
       assert.deepEqual(await ask(url), [200, null])
       const lease = await locks.acquire(KEY)
       const [status, alone] = await ask(url)
       assert.equal(status, 423)
-      // A job takes a little over 1 s, and on a busy machine a little more.
+      // The work takes a little over 1 s, and more on a busy machine.
       assert.ok(alone >= 2 && alone <= 3, alone)
       const waiting = Array.from({ length: 4 }, () => locks.withLock(KEY, () => {}))
       await until('them to wait', async () => (await locks.inspect(KEY)).waiting === 4)

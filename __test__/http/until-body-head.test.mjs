@@ -1,5 +1,5 @@
-// leasehold/remix with `until: 'body'` and an answer without its body: the lock is held until the
-// work of the body's source has stopped.
+// leasehold/remix with `until: 'body'` and HEAD: the response has no body, and the lock is held
+// until the source of the body has stopped.
 
 import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
@@ -15,18 +15,18 @@ const URL_ = 'http://localhost/'
 const BUSY = { code: 'ERR_LOCK_TIMEOUT' }
 
 /**
- * Sources that keep the rule of `until: 'body'`: cancel() settles when the work has stopped. Each
- * works until `stopped` resolves, and calls `begin` before.
+ * Sources that keep the rule of `until: 'body'`: their cancel() settles when the work has stopped.
+ * Each calls `begin`, and then works until `stopped` resolves.
  */
 const SOURCES = {
-  'start() works'(begin, stopped) {
+  'work in start()'(begin, stopped) {
     const start = () => {
       begin()
       return stopped
     }
     return new ReadableStream({ start, cancel: () => stopped })
   },
-  'pull() works'(begin, stopped) {
+  'work in pull()'(begin, stopped) {
     const pull = async (controller) => {
       begin()
       await stopped
@@ -34,7 +34,7 @@ const SOURCES = {
     }
     return new ReadableStream({ pull, cancel: () => stopped })
   },
-  'cancel() works'(begin, stopped) {
+  'work in cancel()'(begin, stopped) {
     const cancel = () => {
       begin()
       return stopped
@@ -50,7 +50,7 @@ class OtherResponse {
   }
 }
 
-/** Returns a stream of Node that works until `stopped` resolves, and calls `begin` before. */
+/** Returns a stream of Node that calls `begin`, and then works until `stopped` resolves. */
 function nodeStream(begin, stopped) {
   return new Readable({
     read() {},
@@ -75,7 +75,7 @@ const serve = (locks, handler, { method = 'HEAD', key = 'a', ...options } = {}) 
 
 describe('withRequestLock until the body, HEAD', { timeout: 60_000 }, () => {
   for (const [what, make] of Object.entries(SOURCES)) {
-    test(`${what}: the answer goes out at once, and the lock is held until cancel() has settled`, async (t) => {
+    test(`with ${what}, the response is sent at once, and the lock is held until cancel() has settled`, async (t) => {
       const [locks, other] = clients(t)
       const [begun, stopped] = [gate(), gate()]
       const response = await within(
@@ -122,7 +122,7 @@ describe('withRequestLock until the body, HEAD', { timeout: 60_000 }, () => {
     await locks.close({ drain: 20 })
   })
 
-  test('a cancel() that never settles: after the drain, the lock is free after its ttl', async (t) => {
+  test('if cancel() never settles, the lock is free one ttl after the drain', async (t) => {
     const [locks, other] = clients(t, { ttl: 300 })
     await serve(locks, () => new Response(new ReadableStream({ cancel: () => new Promise(() => {}) })))
     await locks.close({ drain: 20 })
@@ -130,7 +130,7 @@ describe('withRequestLock until the body, HEAD', { timeout: 60_000 }, () => {
     await free(other, 'a', SOON)
   })
 
-  test('a lease that was lost while the handler ran is an error, and the other lock waits for the source', async (t) => {
+  test('if one of two leases is lost while the handler runs, the other is held until the source stops', async (t) => {
     const locks = open(t, { ttl: 300 })
     const stopped = gate()
     const answer = serve(
@@ -150,7 +150,7 @@ describe('withRequestLock until the body, HEAD', { timeout: 60_000 }, () => {
     assert.equal(await locks.inspect('b'), null)
   })
 
-  test('a body that is a stream of Node: it is destroyed, and the lock is held until it has closed', async (t) => {
+  test('a body that is a stream of Node is destroyed, and the lock is held until it has closed', async (t) => {
     const locks = open(t)
     const [begun, stopped] = [gate(), gate()]
     const response = await within(
@@ -166,7 +166,7 @@ describe('withRequestLock until the body, HEAD', { timeout: 60_000 }, () => {
     await free(locks, 'a', SOON)
   })
 
-  test('a body that is a stream of Node and has closed already, or fails when it is destroyed', async (t) => {
+  test('a stream of Node that has closed, or fails when it is destroyed, frees the lock', async (t) => {
     const locks = open(t)
     const closed = Readable.from(['data'])
     await closed.forEach(() => {})

@@ -1,5 +1,5 @@
-// leasehold/remix with `until: 'body'`: the remaining locks are held while the source makes a
-// chunk.
+// leasehold/remix with `until: 'body'`: if a lock is lost, the others are held while the source
+// makes a chunk.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -14,7 +14,7 @@ import { lost } from '../support/leases.mjs'
 const SOON = 5_000
 /** The holder notices a forced release at its next renewal, after a third of this time, in ms. */
 const TTL = 1_500
-/** The ttl of leases that a test lets run out, in ms. */
+/** The ttl of leases that a test lets expire, in ms. */
 const SHORT_TTL = 600
 
 /** Returns a source with a queue of `size` chunks. Each call of `next` makes one chunk. */
@@ -35,8 +35,8 @@ function source(size) {
     },
     { highWaterMark: size },
   )
-  const isAtWork = () => chunks.some(({ isMade }) => !isMade)
-  return { stream, chunks, cancelled: cancelled.passed, isAtWork, next: () => chunks.at(-1).pass() }
+  const isWorking = () => chunks.some(({ isMade }) => !isMade)
+  return { stream, chunks, cancelled: cancelled.passed, isWorking, next: () => chunks.at(-1).pass() }
 }
 
 /**
@@ -45,7 +45,7 @@ function source(size) {
  */
 const QUIET = { 'without pull()': undefined, 'with a pull() that waits': () => new Promise(() => {}) }
 
-/** Returns a source with that `pull()`. Its `cancel()` settles when `stop` is called. */
+/** Returns a source with that `pull()`. Its `cancel()` settles when the test calls `stop`. */
 function quiet(pull) {
   const [cancelled, stopped] = [gate(), gate()]
   const cancel = (reason) => {
@@ -87,12 +87,12 @@ for (const [what, { key, ttl, reason, stop }] of Object.entries(ENDS)) {
       return [open(t, { store, ttl: ownTtl }), open(t, { store })]
     }
 
-    test('while a reader waits for a chunk: the body fails at once, and the lock is held until the chunk is made', async (t) => {
+    test('the body fails at once for a waiting reader, and the lock is held until the chunk is made', async (t) => {
       const [locks, other] = both(t)
       const body = source(1)
       const { client, held, reader } = await serve(locks, key, body.stream)
       const failed = assert.rejects(reader.read(), lost(reason))
-      await until('the source to work', body.isAtWork)
+      await until('the source to work', body.isWorking)
       await stop(locks, held)
       await within('the body to fail', failed)
       // A server that sees the body fail often aborts the request.
@@ -101,11 +101,11 @@ for (const [what, { key, ttl, reason, stop }] of Object.entries(ENDS)) {
       body.next()
       assert.ok(lost(reason)(await within('the cancel', body.cancelled, SOON)))
       await free(other, 'b', SOON)
-      assert.equal(body.isAtWork(), false)
+      assert.equal(body.isWorking(), false)
     })
 
     for (const ready of [0, 1, 2]) {
-      test(`while nobody reads, with ${ready} chunks in the queue: the lock is held until the next chunk is made`, async (t) => {
+      test(`without a reader and with ${ready} chunks in the queue, the lock is held until the next chunk is made`, async (t) => {
         const [locks, other] = both(t)
         const body = source(2)
         const { held, reader } = await serve(locks, key, body.stream)
@@ -115,12 +115,12 @@ for (const [what, { key, ttl, reason, stop }] of Object.entries(ENDS)) {
         }
         await until('the source to work', () => body.chunks.length === Math.min(ready + 1, 2))
         await stop(locks, held)
-        await until('the source to work', body.isAtWork)
+        await until('the source to work', body.isWorking)
         assert.equal(await other.tryAcquire('b'), null, 'the source still works')
         body.next()
         await within('the cancel', body.cancelled, SOON)
         await free(other, 'b', SOON)
-        assert.equal(body.isAtWork(), false)
+        assert.equal(body.isWorking(), false)
         await assert.rejects(reader.read(), lost(reason))
       })
     }
@@ -137,8 +137,8 @@ for (const [what, { key, ttl, reason, stop }] of Object.entries(ENDS)) {
 
     for (const [kind, pull] of Object.entries(QUIET)) {
       for (const reads of [true, false]) {
-        const who = reads ? 'a reader waits' : 'nobody reads'
-        test(`a source ${kind} that makes no chunk is cancelled after the ttl, while ${who}`, async (t) => {
+        const who = reads ? 'with a waiting reader' : 'without a reader'
+        test(`a source ${kind} that makes no chunk is cancelled after the ttl, ${who}`, async (t) => {
           const [locks, other] = both(t, SHORT_TTL)
           const body = quiet(pull)
           const { client, held, reader } = await serve(locks, key, body.stream)
@@ -169,12 +169,12 @@ for (const [what, { key, ttl, reason, stop }] of Object.entries(ENDS)) {
 }
 
 describe('withRequestLock until the body', { timeout: 60_000 }, () => {
-  test('all of several keys are lost: a source that hangs is cancelled', async (t) => {
+  test('if all keys are lost, a hanging source is cancelled', async (t) => {
     const locks = open(t, { ttl: TTL })
     const body = source(1)
     const { reader } = await serve(locks, ['a', 'b'], body.stream)
     const failed = assert.rejects(reader.read(), lost('missing'))
-    await until('the source to work', body.isAtWork)
+    await until('the source to work', body.isWorking)
     await locks.forceRelease('a')
     await within('the body to fail', failed)
     await locks.forceRelease('b')
@@ -182,7 +182,7 @@ describe('withRequestLock until the body', { timeout: 60_000 }, () => {
     await within('close()', locks.close({ drain: Infinity }), SOON)
   })
 
-  test('the drain is over and the source hangs: the lock is free after its ttl', async (t) => {
+  test('if the source hangs, the lock is free one ttl after the drain', async (t) => {
     const store = `memory:${crypto.randomUUID()}`
     const [locks, other] = [open(t, { store, ttl: 300 }), open(t, { store })]
     const { reader } = await serve(locks, 'a', source(1).stream)
@@ -193,7 +193,7 @@ describe('withRequestLock until the body', { timeout: 60_000 }, () => {
   })
 
   for (const [kind, pull] of Object.entries(QUIET)) {
-    test(`the request is aborted: a source ${kind} is cancelled at once, and a later loss of a key changes nothing`, async (t) => {
+    test(`if the request is aborted, a source ${kind} is cancelled at once, and a later loss changes nothing`, async (t) => {
       const locks = open(t, { ttl: TTL })
       const body = quiet(pull)
       const { client, held, reader } = await serve(locks, ['a', 'b'], body.stream)
@@ -209,7 +209,7 @@ describe('withRequestLock until the body', { timeout: 60_000 }, () => {
     })
   }
 
-  test('a key is lost, and the client closes: a quiet source is cancelled, and then close() resolves', async (t) => {
+  test('if a key is lost and the client closes, a quiet source is cancelled, and close() resolves', async (t) => {
     const locks = open(t, { ttl: SHORT_TTL })
     const body = quiet()
     const { client, held } = await serve(locks, ['a', 'b'], body.stream)
@@ -222,7 +222,7 @@ describe('withRequestLock until the body', { timeout: 60_000 }, () => {
     await within('close()', closed, SOON)
   })
 
-  test('a key is lost: the others are held until cancel() of a quiet source has settled', async (t) => {
+  test('if a key is lost, the others are held until cancel() of a quiet source has settled', async (t) => {
     const locks = open(t, { ttl: SHORT_TTL })
     const body = quiet()
     const { held, reader } = await serve(locks, ['a', 'b'], body.stream)
@@ -236,7 +236,7 @@ describe('withRequestLock until the body', { timeout: 60_000 }, () => {
     await free(locks, 'b', SOON)
   })
 
-  test('the reader cancels, and the request aborts: the lock is held until cancel() of the source has settled', async (t) => {
+  test('if the reader cancels and the request aborts, the lock is held until cancel() has settled', async (t) => {
     const locks = open(t)
     const body = quiet()
     const { client, reader } = await serve(locks, 'a', body.stream)
@@ -249,7 +249,7 @@ describe('withRequestLock until the body', { timeout: 60_000 }, () => {
     await free(locks, 'a', SOON)
   })
 
-  test('a quiet source is also cancelled under a fake clock that stands still', async (t) => {
+  test('a quiet source is also cancelled under a fake clock that does not advance', async (t) => {
     const locks = open(t, { ttl: SHORT_TTL })
     const body = quiet()
     const { held } = await serve(locks, ['a', 'b'], body.stream)

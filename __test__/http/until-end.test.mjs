@@ -1,5 +1,5 @@
-// leasehold/express as a middleware with `until: 'end'`: the lock is held until the handler has ended its response, whether or not
-// the client is still there.
+// leasehold/express as a middleware with `until: 'end'`: the lock is held until the handler has
+// ended its response, whether or not the client is still connected.
 
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
@@ -16,7 +16,7 @@ const SOON = 5_000
 const TTL = 1_500
 
 /**
- * Compresses answers as the package `compression` does: it stops writing to the response while the
+ * Compresses responses like the package `compression`: it stops writing to a response while the
  * response is full.
  */
 function compress(_request, response, next) {
@@ -49,14 +49,14 @@ for (const [name, listener] of Object.entries(frameworks)) {
       return lease
     }
 
-    test('a client that goes away leaves the lock to the handler, until that ends its response', async (t) => {
+    test('if the client leaves, the lock is held until the handler ends its response', async (t) => {
       const locks = open(t)
       const [begun, closed, work] = [gate(), gate(), gate()]
       const url = await start(t, locks, async ({ lease }, response) => {
         response.once('close', closed.pass)
         begun.pass(lease)
         await work.passed
-        response.end('nobody reads this')
+        response.end('never read')
       })
       const lease = await abandon(url, begun, closed)
       assert.equal(await locks.tryAcquire(KEY), null)
@@ -65,7 +65,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       await free(locks, KEY)
     })
 
-    test('an answer that is received frees the lock as ever', async (t) => {
+    test('a received response frees the lock', async (t) => {
       const locks = open(t)
       const url = await start(t, locks, async ({ lease }, response) => response.end(String(lease.isHeld)))
       for (let i = 0; i < 3; i++) assert.equal(await (await fetch(url)).text(), 'true')
@@ -83,12 +83,12 @@ for (const [name, listener] of Object.entries(frameworks)) {
       const url = await start(t, locks, handler, options)
       await abandon(url, begun, closed)
       await free(locks, KEY)
-      await within('close(), which waits for no section any more', locks.close({ drain: Infinity }))
+      await within('close() without a section', locks.close({ drain: Infinity }))
     })
 
     for (const how of ['a forced release', 'maxHold']) {
       for (const form of ['middleware', 'handler']) {
-        test(`the lease is lost by ${how} while a ${form} works: its answer goes out, and nothing rejects`, async (t) => {
+        test(`if ${how} ends the lease while a ${form} works, its response is sent, and nothing rejects`, async (t) => {
           const locks = open(t)
           const [begun, work] = [gate(), gate()]
           const handler = async ({ lease }, response) => {
@@ -104,7 +104,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
           }
           const locked = lockRequest(locks, options, form === 'handler' ? handler : undefined)
           let outcome
-          const watched = (...args) => {
+          const observed = (...args) => {
             const served = locked(...args)
             outcome = served.then(
               () => 'resolved',
@@ -112,7 +112,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
             )
             return served
           }
-          const url = await serve(t, listener(watched, form === 'handler' ? undefined : handler))
+          const url = await serve(t, listener(observed, form === 'handler' ? undefined : handler))
           const response = fetch(url)
           const lease = await within('the handler', begun.passed)
           if (how === 'maxHold') await until('the loss', () => lease.signal.aborted)
@@ -126,7 +126,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       }
     }
 
-    test('one of several keys is lost: the others are held until the handler ends its response', async (t) => {
+    test('if one of several keys is lost, the others are held until the handler ends its response', async (t) => {
       const locks = open(t)
       const [begun, work] = [gate(), gate()]
       const handler = async ({ leases }, response) => {
@@ -149,7 +149,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       for (const key of ['b', 'c']) await free(locks, key)
     })
 
-    test('all of several keys are lost: nothing is held, and close() does not wait', async (t) => {
+    test('if all of several keys are lost, close() does not wait', async (t) => {
       const locks = open(t)
       const begun = gate()
       const url = await start(t, locks, ({ leases }) => begun.pass(leases), {
@@ -165,7 +165,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       assert.ok(ms < 2_500, `${ms} ms`)
     })
 
-    test('a big answer through another middleware ends the lock, though its client left before the answer was written', async (t) => {
+    test('a big response through another middleware frees the lock, even if its client left before', async (t) => {
       const locks = open(t)
       const [closed, sent] = [gate(), gate()]
       const locked = lockRequest(locks, { key: () => KEY, until: 'end' })
@@ -207,7 +207,7 @@ for (const [name, listener] of Object.entries(frameworks)) {
       await free(locks, KEY)
     })
 
-    test('another value is refused', (t) => {
+    test('another value of `until` is refused', (t) => {
       assert.throws(() => lockRequest(open(t), { key: () => KEY, until: 'body' }), /"until" option must be/)
     })
   })

@@ -1,4 +1,5 @@
-// The bank example: without fences money is lost, with them it is not, in real processes of which one is frozen.
+// The bank example, in real processes of which one is frozen: without fences, money is lost, and
+// with fences, it is not.
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
@@ -30,7 +31,7 @@ const stores = { 'the embedded store': () => [], Redis: async (t) => ['--store',
 
 describe('examples/bank', { timeout: 120_000 }, () => {
   for (const [name, words] of Object.entries(stores)) {
-    test(`on ${name}: the late write of a frozen holder loses money, and is refused by the fence`, async (t) => {
+    test(`on ${name}, the late write of a frozen holder loses money, and a fence refuses it`, async (t) => {
       const { code, output } = await run(t, ...(await words(t)))
       assert.equal(code, 0, output)
       const [without, withFences] = output.split('With fences')
@@ -41,7 +42,7 @@ describe('examples/bank', { timeout: 120_000 }, () => {
     })
   }
 
-  test('a store that can’t be used is said in one line', async (t) => {
+  test('an unusable store is reported in one line', async (t) => {
     for (const [store, message] of [
       [`redis://:secret@127.0.0.1:${await freePort()}`, /can't be reached/],
       ['memory:x', /one process only/],

@@ -1,4 +1,4 @@
-// dashboards/grafana.json asks for what leasehold/prometheus collects, and for all of it.
+// dashboards/grafana.json shows all metrics that leasehold/prometheus collects, and no others.
 
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
@@ -10,14 +10,14 @@ import { atEnd } from '../support/endings.mjs'
 
 const dashboard = createRequire(import.meta.url)('leasehold/dashboards/grafana.json')
 
-/** What Prometheus itself adds to every series. */
+/** Prometheus adds these labels to every series. */
 const TARGET_LABELS = ['job', 'instance']
-const MEANWHILE = /_(bucket|sum|count)$/
+const HISTOGRAM_SUFFIX = /_(bucket|sum|count)$/
 
 describe('the dashboard', () => {
   const queries = dashboard.panels.flatMap(({ targets = [] }) => targets)
 
-  /** The collected metrics by name, each with the names of its labels. */
+  /** Returns the collected metrics by name, each with the names of its labels. */
   async function collected(t) {
     const register = new Registry()
     const locks = createLockClient('memory:dashboard')
@@ -26,20 +26,20 @@ describe('the dashboard', () => {
     return new Map(register.getMetricsAsArray().map((metric) => [metric.name, metric]))
   }
 
-  test('every metric in it exists, with the labels that it asks for, and none is left out', async (t) => {
+  test('the dashboard shows every metric, with labels that exist', async (t) => {
     const metrics = await collected(t)
     const shown = new Set()
     for (const { expr } of queries) {
       for (const [, name, selector] of expr.matchAll(/\b(leasehold_\w+)(?:\{([^}]*)\})?/g)) {
-        const metric = metrics.get(name) ?? metrics.get(name.replace(MEANWHILE, ''))
+        const metric = metrics.get(name) ?? metrics.get(name.replace(HISTOGRAM_SUFFIX, ''))
         assert.ok(metric, `there is no metric ${name}`)
-        assert.equal(metric.type === 'histogram', MEANWHILE.test(name), `${name} is a ${metric.type}`)
+        assert.equal(metric.type === 'histogram', HISTOGRAM_SUFFIX.test(name), `${name} is a ${metric.type}`)
         if (metric.type === 'counter') assert.match(expr, /\b(rate|increase)\(/, expr)
         shown.add(metric.name)
         const by = [...expr.matchAll(/ by \(([^)]*)\)/g)].flatMap(([, names]) => names.split(/, */))
-        const asked = [...(selector ?? '').matchAll(/(\w+)(?:=|!=|=~|!~)"/g)].map(([, label]) => label)
+        const selected = [...(selector ?? '').matchAll(/(\w+)(?:=|!=|=~|!~)"/g)].map(([, label]) => label)
         const known = [...metric.labelNames, ...TARGET_LABELS, 'le']
-        for (const label of [...asked, ...by]) assert.ok(known.includes(label), `${name} has no label ${label}`)
+        for (const label of [...selected, ...by]) assert.ok(known.includes(label), `${name} has no label ${label}`)
       }
     }
     assert.deepEqual(
@@ -48,7 +48,7 @@ describe('the dashboard', () => {
     )
   })
 
-  test('its legends use labels that are there, and its source of data is a variable', () => {
+  test('the legends use labels of their queries, and the data source is a variable', () => {
     const [source] = dashboard.templating.list
     assert.deepEqual([source.type, source.query, source.name], ['datasource', 'prometheus', 'datasource'])
     const panels = dashboard.panels.filter(({ type }) => type !== 'row')

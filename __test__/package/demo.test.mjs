@@ -1,4 +1,4 @@
-// `npm run demo` as a newcomer sees it. That its ledger can also fail is shown by running it without the lock.
+// `npm run demo` as a new user sees it. A run without the lock shows that the demo can fail.
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
@@ -24,11 +24,11 @@ async function run(...words) {
   return { code, output, seconds: (now() - start) / 1000 }
 }
 
-/** The hand-over that the demo's output tells of, ms. */
+/** Returns the time of a hand-over in the demo's output, in ms. */
 const handOver = (output, what) => Number(new RegExp(`hand-over after ${what} +([\\d.]+) ms`).exec(output)[1])
 
 describe('npm run demo', { timeout: 120_000 }, () => {
-  test('on the embedded store: three processes, a stop, a SIGKILL, and every job once and in order', async () => {
+  test('on the embedded store, three processes do every job once and in order, despite a stop and a SIGKILL', async () => {
     const { code, output, seconds } = await run()
     assert.equal(code, 0, output)
     assert.match(output, /\n30 jobs by 3 processes: no job was lost, doubled or out of order\.\n$/)
@@ -37,7 +37,7 @@ describe('npm run demo', { timeout: 120_000 }, () => {
     assert.ok(seconds < 30, `${seconds} s`)
   })
 
-  test('on Redis: a crash costs the ttl, and no more than that', async (t) => {
+  test('on Redis, a crash costs at most the ttl', async (t) => {
     const { code, output, seconds } = await run('--store', (await startRedis(t)).url())
     assert.equal(code, 0, output)
     const killed = handOver(output, 'SIGKILL')
@@ -45,34 +45,34 @@ describe('npm run demo', { timeout: 120_000 }, () => {
     assert.ok(seconds < 30, `${seconds} s`)
   })
 
-  test('without the lock it fails, and says how', async () => {
+  test('without the lock, the demo fails and says how', async () => {
     const { code, output } = await run('--without-lock')
     assert.equal(code, 1, output)
-    // All but those that were done before the second had started.
+    // The jobs before the start of the second process are done once.
     assert.match(output, /jobs done more than once: [1-9]\d* /)
   })
 
-  test('read by one who has had enough, as head(1): it ends without a word, and so do its processes', async () => {
+  test('if its reader closes the pipe, like head(1), the demo and its processes end silently', async () => {
     const env = { ...process.env, NODE_TEST_CONTEXT: undefined }
     const demo = spawn(process.execPath, [DEMO], { env, stdio: ['ignore', 'pipe', 'pipe'] })
-    let said = ''
+    let errors = ''
     demo.stderr.setEncoding('utf8').on('data', (text) => {
-      said += text
+      errors += text
     })
-    await within('its first words', once(demo.stdout, 'data'))
+    await within('the first output', once(demo.stdout, 'data'))
     demo.stdout.destroy()
-    // The processes have its standard error as well: it closes with the last of them.
+    // The processes share its standard error, which closes with the last of them.
     const [code] = await within('the end', once(demo, 'close'), 20_000).finally(() => demo.stderr.destroy())
-    assert.deepEqual([code, said], [0, ''])
+    assert.deepEqual([code, errors], [0, ''])
   })
 
   for (const [what, words, message] of [
     ['an unknown option', ['--stroe', 'x'], /Unknown option/],
-    ['a ttl that is none', ['--ttl', 'soon'], /"ttl" is out of range/],
-    ['a store that is one process’s own', ['--store', 'memory:x'], /one process only/],
-    ['a store that is not there', ['--store', 'redis://:secret@127.0.0.1:1'], /can't be reached/],
+    ['a malformed ttl', ['--ttl', 'soon'], /"ttl" is out of range/],
+    ['a store of one process', ['--store', 'memory:x'], /one process only/],
+    ['an unreachable store', ['--store', 'redis://:secret@127.0.0.1:1'], /can't be reached/],
   ]) {
-    test(`${what} is said in one line`, async () => {
+    test(`${what} is reported in one line`, async () => {
       const { code, output } = await run(...words)
       assert.equal(code, 1, output)
       assert.match(output, message)

@@ -1,4 +1,5 @@
-// That what the README and the guides show works: every block is compiled, parsed or run, every link leads somewhere.
+// The examples of the README and the guides work: every block is compiled, parsed or run, and every
+// link has a target.
 
 import assert from 'node:assert/strict'
 import { execFile, spawnSync } from 'node:child_process'
@@ -17,11 +18,11 @@ const blocksIn = (...languages) =>
 const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 const require = createRequire(import.meta.url)
 const at = ({ page, line }) => `${page.name}:${line}`
-/** SQLite comes with Node from 22.5 on. */
+/** Node has SQLite from 22.5 on. */
 const sqlite = await import('node:sqlite').catch(() => undefined)
 
-/** What one block of `language`, with `before` in front of it, is found to be wrong with. */
-const wrongWith = (text, before = '') => mistakes(readPage('page.md', `${before}\n\`\`\`ts\n${text}\n\`\`\`\n`).blocks)
+/** Returns the mistakes of a `ts` block with the Markdown `before` in front of it. */
+const mistakesOf = (text, before = '') => mistakes(readPage('page.md', `${before}\n\`\`\`ts\n${text}\n\`\`\`\n`).blocks)
 
 describe('documentation', () => {
   test('every block is of a language that is checked, or is text', () => {
@@ -40,19 +41,19 @@ describe('documentation', () => {
     assert.deepEqual(mistakes(blocks, NEWEST_NODE), [], 'with the newest types of Node')
   })
 
-  test('a block that does not compile is found, and where', () => {
-    const [missing, wrong, ...others] = wrongWith(
+  test('a block that does not compile is reported with its line', () => {
+    const [missing, wrong, ...others] = mistakesOf(
       "import { createLockClient } from 'leasehold'\nlocks.acquire('a')\ncreateLockClient(7)",
     )
     assert.match(missing, /^page\.md:4: Cannot find name 'locks'/)
     assert.match(wrong, /^page\.md:5: Argument of type '7'/)
     assert.deepEqual(others, [])
-    assert.match(wrongWith('const a =')[0], /^page\.md:3: Expression expected/)
+    assert.match(mistakesOf('const a =')[0], /^page\.md:3: Expression expected/)
     assert.match(
-      wrongWith('f()', '<!-- ts\ndeclare function f(): Missing\n-->')[0],
+      mistakesOf('f()', '<!-- ts\ndeclare function f(): Missing\n-->')[0],
       /^page\.md:2: Cannot find name 'Missing'/,
     )
-    assert.deepEqual(wrongWith('const f = 1\nf.toFixed()', '<!-- ts\ndeclare function f(): void\n-->'), [])
+    assert.deepEqual(mistakesOf('const f = 1\nf.toFixed()', '<!-- ts\ndeclare function f(): void\n-->'), [])
   })
 
   test('a block imports Express, and no comment declares it', () => {
@@ -65,7 +66,7 @@ describe('documentation', () => {
     }
   })
 
-  test('commands parse', () => {
+  test('shell commands parse', () => {
     const blocks = blocksIn('sh')
     assert.ok(blocks.length > 3)
     for (const block of blocks) {
@@ -74,13 +75,13 @@ describe('documentation', () => {
     }
   })
 
-  test('calls of leasehold are what the command takes', async (t) => {
+  test('the leasehold command accepts the calls of the pages', async (t) => {
     const calls = blocksIn('sh', 'text').flatMap(callsIn)
     assert.ok(calls.length > 20)
     assert.deepEqual(await refusals(t, calls), [])
   })
 
-  test('so are the examples that the command gives itself', async (t) => {
+  test('the leasehold command accepts the examples of its own help', async (t) => {
     const names = ['run', 'ls', 'inspect', 'watch', 'release', 'doctor', 'demo', 'bench']
     const calls = names.flatMap((name) => {
       const { examples } = require(`../../dist/cli/${name}.js`)[name]
@@ -90,7 +91,7 @@ describe('documentation', () => {
     assert.deepEqual(await refusals(t, calls), [])
   })
 
-  test('a call that the command does not take is found, and where', async (t) => {
+  test('a call that the command refuses is reported with its line', async (t) => {
     const wrong = [
       ['leasehold rnu nightly -- ./backup.sh', /unknown command "rnu"/],
       ['leasehold run nightly --wiat 5s -- ./backup.sh', /unknown option --wiat; did you mean --wait\?/],
@@ -127,7 +128,7 @@ describe('documentation', () => {
     }
   })
 
-  test('scripts that pages name are there', () => {
+  test('scripts that pages name exist', () => {
     const missing = all.flatMap(({ name, source }) =>
       source.split('\n').flatMap((text, index) => {
         const names = [...text.matchAll(/\bnpm run ([\w:.-]*\w)/g)].map(([, script]) => script)
@@ -145,13 +146,13 @@ describe('documentation', () => {
     for (const block of blocksIn('json')) assert.doesNotThrow(() => JSON.parse(block.text), undefined, at(block))
   })
 
-  test('SQL is understood', { skip: !sqlite && 'this Node has no SQLite' }, () => {
+  test('SQL parses', { skip: !sqlite && 'this Node has no SQLite' }, () => {
     const blocks = blocksIn('sql')
     assert.ok(blocks.length > 0)
     for (const block of blocks) {
       const database = new sqlite.DatabaseSync(':memory:')
       for (const { text } of block.tables) database.exec(text)
-      // One after the other: what follows may be about what was made before.
+      // Statements run in order, because later ones may use tables of earlier ones.
       for (const statement of block.text.split(/;\s*$/m).filter((text) => text.replaceAll(/--.*/g, '').trim())) {
         assert.doesNotThrow(() => database.prepare(statement), undefined, at(block))
         if (/^\s*(create|alter)/i.test(statement.replaceAll(/--.*/g, ''))) database.exec(statement)
@@ -160,7 +161,7 @@ describe('documentation', () => {
     }
   })
 
-  test('what is said to be printed is printed', async () => {
+  test('blocks print the output that the pages show', async () => {
     const blocks = blocksIn('ts', 'js').filter(({ output }) => output !== undefined)
     assert.ok(blocks.length > 3)
     const env = { ...process.env, LEASEHOLD_URL: 'memory:docs', NODE_TEST_CONTEXT: undefined }

@@ -1,4 +1,4 @@
-// What a user gets from `import` and `require`: one and the same library.
+// `import` and `require` give the same library, and the package has the right files.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -26,7 +26,7 @@ const NAMES = [
 ]
 
 describe('package', () => {
-  test('import and require give the same functions and classes: one registry of what is held', () => {
+  test('import and require give the same functions and classes', () => {
     const required = require('leasehold')
     for (const name of NAMES) {
       assert.equal(typeof imported[name], 'function', name)
@@ -43,7 +43,7 @@ describe('package', () => {
     )
   })
 
-  test('each subpath gives what its types name, to import and require alike', async () => {
+  test('each subpath exports the names of its types, to import and require alike', async () => {
     for (const [path, names] of [
       ['leasehold/express', ['lockRequest']],
       ['leasehold/remix', ['withRequestLock']],
@@ -64,15 +64,19 @@ describe('package', () => {
     assert.equal(require('leasehold/package.json').name, 'leasehold')
     assert.ok(existsSync(`${ROOT}${manifest.main}`))
     assert.ok(existsSync(`${ROOT}${manifest.types}`))
-    assert.deepEqual(Object.keys(manifest.dependencies), ['croner'], 'it depends on nothing else')
+    assert.deepEqual(Object.keys(manifest.dependencies), ['croner'], 'the package has other dependencies')
     const croner = require('croner/package.json')
-    assert.equal(manifest.dependencies.croner, croner.version, 'one version: all processes find the same ticks')
+    assert.equal(
+      manifest.dependencies.croner,
+      croner.version,
+      'all processes must compute the same ticks, with one version',
+    )
     assert.equal(croner.dependencies, undefined)
     assert.equal(croner.scripts.install ?? croner.scripts.postinstall, undefined)
     for (const script of ['install', 'postinstall', 'preinstall']) assert.equal(manifest.scripts[script], undefined)
   })
 
-  test('what only a schedule needs is loaded with the first one', () => {
+  test('the first schedule loads croner', () => {
     const script = `
       const locks = require('leasehold').createLockClient('memory:lazy')
       const loaded = () => Object.keys(require.cache).some((path) => path.includes('croner'))
@@ -82,12 +86,12 @@ describe('package', () => {
     assert.equal(execFileSync(process.execPath, ['-e', script], { cwd: ROOT, encoding: 'utf8' }), 'false\ntrue\n')
   })
 
-  test('every entry of `exports` is a file that is there', () => {
+  test('every entry of `exports` is an existing file', () => {
     const files = Object.values(manifest.exports).flatMap((entry) => Object.values(Object(entry)))
     for (const file of files.filter((file) => file.startsWith('./'))) assert.ok(existsSync(`${ROOT}${file}`), file)
   })
 
-  test('`typesVersions` says what `exports` does, to those who do not read that', () => {
+  test('`typesVersions` has the types of `exports`, for compilers that do not read `exports`', () => {
     const subpaths = Object.entries(manifest.exports).filter(([path, { types }]) => path !== '.' && types)
     assert.ok(subpaths.length >= 4)
     assert.deepEqual(manifest.typesVersions, {
@@ -95,7 +99,7 @@ describe('package', () => {
     })
   })
 
-  test('what is packed is what a user needs, and no more', () => {
+  test('the package has the files that a user needs, and no others', () => {
     const [{ files }] = JSON.parse(
       execFileSync('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: ROOT, encoding: 'utf8' }),
     )
@@ -114,7 +118,7 @@ describe('package', () => {
       paths.some((path) => /^leasehold\..+\.node$/.test(path)),
       'the addon',
     )
-    // The demo is a command of `leasehold`.
+    // The demo is packed because `leasehold demo` runs it.
     const stray = paths.filter((path) => /^(src|__test__|tests|bench|examples\/(?!demo\/)|target|lib)\//.test(path))
     assert.deepEqual(stray, [])
   })

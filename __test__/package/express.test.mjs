@@ -1,4 +1,5 @@
-// The example as its README tells one to use it: several servers, one of which does the jobs, whatever happens to it.
+// The Express example as its README describes it: one of several servers does the jobs, and another
+// continues when it stops or is killed.
 
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
@@ -39,10 +40,12 @@ describe('examples/express', () => {
   })
 
   for (const [name, open] of Object.entries(stores)) {
-    test(`servers on ${name}: one works, and when it is stopped or killed another goes on in order`, async (t) => {
+    test(`on ${name}, one server works, and another continues in order when it is stopped or killed`, async (t) => {
       const env = await open(t)
       const servers = await Promise.all(['anna', 'ben', 'cleo'].map((id) => startExample(t, id, { folder, env })))
-      /** The server that holds the lock, taken out of the list; all that live must agree on it. */
+      /**
+       * Removes the holder of the lock from the list and returns it. All servers must agree on it.
+       */
       const takeHolder = async () => {
         const states = await until('one to work and the others to wait', async () => {
           const all = await Promise.all(servers.map((server) => server.state()))
@@ -58,7 +61,7 @@ describe('examples/express', () => {
       }
       const first = await takeHolder()
 
-      // A page that is being looked at must not keep the server from ending.
+      // An open page must not keep the server from ending.
       const events = await fetch(`${first.url}/events`)
       const { value } = await events.body.getReader().read()
       assert.match(Buffer.from(value).toString(), /^data: \{.*\}\n\n/)
@@ -99,7 +102,7 @@ describe('examples/express', () => {
     })
   }
 
-  test('adding jobs is done one at a time: the limit holds whoever asks, and a lock that is taken is a 423', async (t) => {
+  test('jobs are added one request at a time within the limit, and a taken lock is a 423', async (t) => {
     const env = await stores['the embedded store'](t)
     const server = await startExample(t, 'anna', { folder, env: { ...env, JOB_MS: '60000' } })
     await until('the first jobs', async () => (await server.state()).count === FIRST_JOBS)
@@ -117,7 +120,7 @@ describe('examples/express', () => {
     assert.match((await busy.json()).detail, /Try again/)
   })
 
-  test('bad requests are told so, and the page may load nothing from elsewhere', async (t) => {
+  test('bad requests get 400, and the page loads nothing from other hosts', async (t) => {
     const env = await stores['the embedded store'](t)
     const server = await startExample(t, '<b>anna</b>', { folder, env })
     for (const body of ['{"count":0}', '{"count":101}', '{"count":"1"}', '{}', 'null', '{', '']) {

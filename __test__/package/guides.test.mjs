@@ -1,4 +1,5 @@
-// What the guides tell to do at a Redis server is done at one: the user of docs/operations.md, the script of docs/fencing.md.
+// The advice of the guides about Redis works on a server: the user of docs/operations.md, and the
+// script of docs/fencing.md.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -23,16 +24,16 @@ function open(t, url, options) {
   return locks
 }
 
-/** A promise that is awaited later, if all goes well until then. */
-function asked(promise) {
+/** Returns the promise. Its rejection is handled even if the test fails before it awaits it. */
+function deferred(promise) {
   promise.catch(() => {})
   return promise
 }
 
-/** Every kind of request that there is. */
+/** Sends every kind of request. */
 async function useAll(here, there) {
   const lease = await here.acquire('invoice:42', { ttl: 200 })
-  const next = asked(there.acquire('invoice:42'))
+  const next = deferred(there.acquire('invoice:42'))
   await queued(here, 'invoice:42', next)
   await lease.release()
   const other = await next
@@ -43,16 +44,16 @@ async function useAll(here, there) {
 
   const uploads = there.semaphore('uploads', 2)
   const held = await Promise.all([uploads.acquire(), uploads.acquire()])
-  const third = asked(uploads.acquire())
+  const third = deferred(uploads.acquire())
   await queued(here, 'uploads', third)
-  for (const one of held) await one.release()
+  for (const lease of held) await lease.release()
   await (await third).release()
 
   const config = here.readWriteLock('config')
   const reader = await config.read.acquire()
-  const writer = asked(config.write.acquire())
+  const writer = deferred(config.write.acquire())
   await queued(there, 'config', writer)
-  const late = asked(there.readWriteLock('config').read.acquire())
+  const late = deferred(there.readWriteLock('config').read.acquire())
   await reader.renew()
   await reader.release()
   await (await writer).release()
@@ -60,7 +61,7 @@ async function useAll(here, there) {
 
   const controller = new AbortController()
   const blocker = await here.acquire('invoice:43')
-  const given = asked(there.acquire('invoice:43', { signal: controller.signal }))
+  const given = deferred(there.acquire('invoice:43', { signal: controller.signal }))
   await queued(here, 'invoice:43', given)
   controller.abort()
   await assert.rejects(given, { code: 'ERR_LOCK_ABORTED' })
@@ -71,16 +72,19 @@ async function useAll(here, there) {
   assert.equal(await many.release(), true)
 }
 
-/** When somebody is in line for `key`, as `pending` asked to be. What that rejects with meanwhile comes out. */
+/**
+ * Resolves when a client waits for `key`. Rejects if `pending`, the call that waits, rejects
+ * before.
+ */
 function queued(locks, key, pending) {
   const poll = async () => {
     while (!(await locks.inspect(key))?.waiters.length) await new Promise((resolve) => setImmediate(resolve))
   }
-  return within(`somebody to wait for ${key}`, Promise.race([poll(), pending]), 5_000)
+  return within(`a waiter for ${key}`, Promise.race([poll(), pending]), 5_000)
 }
 
 describe('guides', { timeout: 60_000 }, () => {
-  test('operations: the user that is told suffices for every kind of lock, and is told of free ones', async (t) => {
+  test('operations: the user of the guide may use every kind of lock, and gets notices', async (t) => {
     const url = await serverWithUser(t, rules)
     const [here, there] = [open(t, url), open(t, url, { handOffs: 0 })]
     await useAll(here, there)
@@ -88,18 +92,19 @@ describe('guides', { timeout: 60_000 }, () => {
     assert.ok(!codes.includes('notices') && !codes.includes('denied'), codes.join())
   })
 
-  test('operations: nothing of that may be left out', async (t) => {
+  test('operations: the user of the guide needs each of its permissions', async (t) => {
     const words = rules.split(' ')
-    // EXISTS is asked for only when many leases end at once while somebody waits; without those of the notices it goes on, slower.
-    const spared = ['+exists', '+subscribe', '+publish', '+pubsub|numsub']
-    const needed = words.filter((word) => word.startsWith('+') && !spared.includes(word))
+    // The client uses EXISTS only if many leases end at once while a client waits. Without the
+    // commands of notices, it polls more slowly.
+    const optional = ['+exists', '+subscribe', '+publish', '+pubsub|numsub']
+    const needed = words.filter((word) => word.startsWith('+') && !optional.includes(word))
     assert.ok(needed.length > 20)
     const server = await startRedis(t)
-    const control = await server.command()
-    atEnd(t, () => control.close())
+    const redis = await server.command()
+    atEnd(t, () => redis.close())
     for (const [index, word] of needed.entries()) {
       const rest = words.filter((each) => each !== word)
-      await control('ACL', 'SETUSER', `user${index}`, 'on', '>secret', ...rest)
+      await redis('ACL', 'SETUSER', `user${index}`, 'on', '>secret', ...rest)
       const url = server.url(`user${index}:secret`)
       const [here, there] = [createLockClient(url), createLockClient({ store: url, handOffs: 0 })]
       const start = now()
@@ -107,12 +112,12 @@ describe('guides', { timeout: 60_000 }, () => {
         () => undefined,
         (error) => error,
       )
-      await Promise.all([here.close(), there.close(), control('FLUSHALL')])
+      await Promise.all([here.close(), there.close(), redis('FLUSHALL')])
       assert.equal(error?.reason, 'denied', `without ${word}, after ${now() - start} ms: ${error}`)
     }
   })
 
-  test('operations: without the channels it works, and diagnose() says what that costs', async (t) => {
+  test('operations: without the channels, locks work, and diagnose() has a finding', async (t) => {
     const url = await serverWithUser(t, rules.replace(' &leasehold:*', ''))
     const [here, there] = [open(t, url), open(t, url, { handOffs: 0 })]
     await useAll(here, there)
@@ -120,14 +125,14 @@ describe('guides', { timeout: 60_000 }, () => {
     assert.ok(codes.includes('notices'), codes.join())
   })
 
-  test('fencing: the script refuses a smaller fence than it has seen, and takes an equal one', async (t) => {
+  test('fencing: the script refuses a smaller fence, and accepts an equal one', async (t) => {
     const scripts = blocks.filter(({ language }) => language === 'lua')
     assert.equal(scripts.length, 1)
     const redis = await (await startRedis(t)).command()
     atEnd(t, () => redis.close())
     const write = (fence, value) => redis('EVAL', scripts[0].text, 1, 'report', fence, value)
-    const written = async () => [await write(2, 'b'), await write(2, 'c'), await write(1, 'a'), await write(3, 'd')]
-    assert.deepEqual((await written()).map(Number), [1, 1, 0, 1])
+    const writeAll = async () => [await write(2, 'b'), await write(2, 'c'), await write(1, 'a'), await write(3, 'd')]
+    assert.deepEqual((await writeAll()).map(Number), [1, 1, 0, 1])
     assert.equal(String(await redis('HGET', 'report', 'value')), 'd')
   })
 })

@@ -6,7 +6,7 @@ import { describe, test } from 'node:test'
 import { editor, hover, numbersIn, typings } from '../support/docs/durations.mjs'
 import { ROOT } from '../support/docs/page.mjs'
 
-/** The numbers that are no durations. Each other number of the typings has a unit as its type. */
+/** The numbers that are not durations. Each other number of the typings has a unit as its type. */
 const NO_DURATIONS = [
   // Counts.
   'Semaphore.permits',
@@ -32,7 +32,7 @@ const NO_DURATIONS = [
     (name) => `LockStats.${name}`,
   ),
   ...['contended', 'timeouts', 'aborted', 'renewals', 'errors'].map((name) => `LockStats.${name}`),
-  // An instant. Its comment says from when it counts, and in which unit.
+  // An instant. Its comment has its epoch and its unit.
   'StoreHealth.since',
   // Factors.
   'RetryOptions.factor',
@@ -45,7 +45,7 @@ const NO_DURATIONS = [
   'LeaseMessage.fence',
 ]
 
-/** Match a name, and the first words of a comment, that speak of a duration. */
+/** Match the names of durations, and the first words of comments on durations. */
 const NAME_OF_DURATION = /(ttl|wait|delay|timeout|interval|drain|stall|hold|age|duration|ms|keep|trip|offset)$/i
 const COMMENT_ON_DURATION = /^[^.:]*(\bms\b|how long|how much longer|seconds|when .* ends\b)/i
 
@@ -53,11 +53,11 @@ const all = typings()
   .filter((path) => basename(path) !== 'units.d.ts')
   .flatMap((path) => numbersIn(path))
 
-/** Returns the names of the numbers that have no unit and are not listed as something else. */
+/** Returns the names of the numbers that have no unit and are not in {@link NO_DURATIONS}. */
 const unitless = (numbers) =>
   numbers.filter(({ unit, name }) => !unit && !NO_DURATIONS.includes(name)).map(({ name }) => name)
 
-/** A program that names each duration. The pointer is on each word behind a `§`. */
+/** A program that names each duration. The test hovers over each word behind a `§`. */
 const program = `
   import { createServer } from 'node:http'
   import { createLockClient, createLockWorker, type LeaseholdChannels, LockTimeoutError } from 'leasehold'
@@ -88,10 +88,10 @@ const program = `
   lockRequest(locks, { key: () => 'key', onBusy: ({ §retryAfter }) => retryAfter })
   withRequestLock(locks, { key: (request: Request) => 'key', §wait: 5, §maxHold: 50 }, (held) => held.§ttl)
   instrument(locks, { §inspectAfter: 5 })
-  declare const told: LeaseholdChannels
-  const acquired = told['tracing:leasehold:acquire:end']
-  console.log(acquired.§duration, acquired.§ttl, acquired.§wait, told['leasehold:lost'].§held)
-  console.log(told['tracing:leasehold:renew:end'].§ttl, told['leasehold:granted'].§ttl)`
+  declare const messages: LeaseholdChannels
+  const acquired = messages['tracing:leasehold:acquire:end']
+  console.log(acquired.§duration, acquired.§ttl, acquired.§wait, messages['leasehold:lost'].§held)
+  console.log(messages['tracing:leasehold:renew:end'].§ttl, messages['leasehold:granted'].§ttl)`
 const [first, ...rest] = program.split('§')
 let text = first
 const positions = rest.map((words) => {
@@ -99,27 +99,27 @@ const positions = rest.map((words) => {
   text += words
   return [position, /^\w+/.exec(words)[0]]
 })
-/** Where the editor has the program. There is no such file. */
+/** The path that the editor has for the program. There is no such file. */
 const PROGRAM = join(ROOT, 'docs', 'hover.mts')
 const service = editor(new Map([[PROGRAM, text]]))
 
-/** Matches what the editor shows for a duration. */
+/** Returns a pattern for the text that the editor shows for a duration. */
 const typed = (unit) => new RegExp(`: ${unit}( \\||$|\\))`)
 
 describe('the unit of a duration', () => {
-  test('is the type of every number that is not listed as something else', () => {
+  test('the unit is the type of every number that is not listed as something else', () => {
     assert.deepEqual(unitless(all), [])
     const names = all.filter(({ unit }) => !unit).map(({ name }) => name)
-    const gone = NO_DURATIONS.filter((name) => !names.includes(name))
-    assert.deepEqual(gone, [], 'these are listed, and are no numbers without a unit')
+    const outdated = NO_DURATIONS.filter((name) => !names.includes(name))
+    assert.deepEqual(outdated, [], 'these names are listed, and no number without a unit has them')
   })
 
-  test('is missed where a duration is declared as a number', () => {
+  test('the check finds durations that are declared as numbers', () => {
     const path = join(ROOT, 'types', 'new.d.ts')
     const found = numbersIn(
       path,
       `export interface New { grace?: number | undefined; readonly inner: { old: number }; renew(by: number): number }
-       export type Told = [after: number | null]
+       export type Times = [after: number | null]
        export function waitFor(time: Milliseconds, most?: number): void`,
     )
     assert.deepEqual(unitless(found), [
@@ -127,22 +127,22 @@ describe('the unit of a duration', () => {
       'New.inner.old',
       'New.renew.by',
       'New.renew',
-      'Told.after',
+      'Times.after',
       'waitFor.most',
     ])
   })
 
-  test('is not missing where the name or the comment speaks of a duration', () => {
-    const speaks = ({ name, comment }) => NAME_OF_DURATION.test(name) || COMMENT_ON_DURATION.test(comment)
-    const wrong = all.filter((one) => !one.unit && speaks(one))
+  test('no number without a unit has the name or the comment of a duration', () => {
+    const isDuration = ({ name, comment }) => NAME_OF_DURATION.test(name) || COMMENT_ON_DURATION.test(comment)
+    const wrong = all.filter((number) => !number.unit && isDuration(number))
     assert.deepEqual(
       wrong.map(({ name }) => name),
       [],
     )
-    assert.ok(all.filter((one) => one.unit && speaks(one)).length > 30)
+    assert.ok(all.filter((number) => number.unit && isDuration(number)).length > 30)
   })
 
-  test('is shown for each declaration', () => {
+  test('an editor shows the unit for each declaration', () => {
     const durations = all.filter(({ unit }) => unit)
     assert.ok(durations.length > 35)
     for (const { path, position, name, unit } of durations) {
@@ -150,7 +150,7 @@ describe('the unit of a duration', () => {
     }
   })
 
-  test('is shown where a program names the duration', () => {
+  test('an editor shows the unit where a program names the duration', () => {
     const mistakes = service.getSemanticDiagnostics(PROGRAM).map(({ messageText }) => messageText)
     assert.deepEqual(mistakes, [])
     const seen = new Set(positions.map(([, word]) => word))
@@ -158,13 +158,13 @@ describe('the unit of a duration', () => {
       const unit = word === 'retryAfter' ? 'Seconds' : 'Milliseconds'
       assert.match(hover(service, PROGRAM, position), typed(unit), word)
     }
-    // A new duration has to be in the program, too.
+    // The program must name every duration.
     const names = all.filter(({ unit }) => unit).map(({ name }) => name.split('.').slice(1))
     const words = new Set(names.map(([member]) => member))
     assert.deepEqual([...words].sort(), [...seen].sort())
   })
 
-  test('stands in the declarations that TypeScript writes for a program', () => {
+  test('the declarations that TypeScript emits for a program have the unit', () => {
     const path = join(ROOT, 'docs', 'emitted.mts')
     const source = `
       import type { Lease, LockInfo } from 'leasehold'

@@ -1,5 +1,6 @@
-// The package as people get it: packed, published to a registry on loopback, installed by npm into fresh projects with
-// install scripts forbidden, and used. Express, Remix and the types of Node come from the registry that npm is configured for.
+// The package as users get it: packed, published to a registry on loopback, installed by npm into
+// fresh projects without install scripts, and used. Express, Remix and the types of Node come from
+// the registry that npm is configured for.
 
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
@@ -16,11 +17,12 @@ import { temporaryFolder } from '../support/servers.mjs'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const FIXTURES = fileURLToPath(new URL('install', import.meta.url))
 const { IS_OPTIMIZED } = createRequire(import.meta.url)('../../native.cjs')
+/** The largest size of a published addon. */
 const MOST_BYTES = 6_000_000
 const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 const own = ownPlatform()
 
-/** What a project has in the version that is tested elsewhere, too. */
+/** Returns dependencies with the versions that the other tests use. */
 const asHere = (...names) => Object.fromEntries(names.map((name) => [name, manifest.devDependencies[name]]))
 
 const PROJECTS = {
@@ -36,20 +38,20 @@ const PROJECTS = {
     'prom-client',
   ),
   express: asHere('express'),
-  // The adapter's peers: an Express of its own generation.
+  // The Remix adapter needs Express 4.
   remix: { '@remix-run/express': '2.17.5', '@remix-run/node': '2.17.5', express: '4.21.2' },
 }
 
 const env = { ...process.env, NODE_TEST_CONTEXT: undefined, npm_config_ignore_scripts: 'true', npm_config_yes: 'false' }
-// `npm test` tells its own settings to its children, which would have them rule over a project's .npmrc.
+// `npm test` passes its settings to its children, where they would override a project's .npmrc.
 for (const name of Object.keys(env)) if (/^npm_config_(registry|.*prefix|global)$/i.test(name)) delete env[name]
 
 const start = promisify(execFile)
-/** Runs something to its end, whatever its exit code. */
+/** Runs a command to its end. Resolves with its output and any exit code. */
 async function ended(command, args, cwd, more) {
   const options = { cwd, env: { ...env, ...more }, timeout: 120_000, maxBuffer: 1e7 }
   return start(command, args, options).then(
-    (said) => ({ code: 0, ...said }),
+    (output) => ({ code: 0, ...output }),
     ({ code, signal, message, stdout, stderr }) => ({ code: signal ?? code ?? message, stdout, stderr }),
   )
 }
@@ -67,19 +69,19 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
   let folder
   let packed
 
-  /** A folder in which npm knows the registry and nothing else does. */
+  /** Makes a project folder whose npm uses the registry of the test. */
   function project(name, dependencies, template) {
     const path = join(folder, name)
     if (template) cpSync(join(FIXTURES, template), path, { recursive: true })
     else mkdirSync(path, { recursive: true })
     const { host } = new URL(registry.url)
-    writeFileSync(join(path, '.npmrc'), `registry=${registry.url}/\n//${host}/:_authToken=anybody\n`)
+    writeFileSync(join(path, '.npmrc'), `registry=${registry.url}/\n//${host}/:_authToken=any\n`)
     const type = template === 'typescript' ? 'module' : 'commonjs'
     writeFileSync(join(path, 'package.json'), JSON.stringify({ name, private: true, type, dependencies }))
     return path
   }
 
-  /** A fixture with everything that it needs installed. */
+  /** Makes a project of a fixture, and installs its dependencies. Returns its folder. */
   async function installed(name) {
     const path = project(name, { leasehold: manifest.version, ...PROJECTS[name] }, name)
     cpSync(join(FIXTURES, 'exercise.cjs'), join(path, 'exercise.cjs'))
@@ -102,11 +104,12 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
     const publishing = project('publishing', {})
     const publish = (what) => run('npm', ['publish', what], publishing)
     await Promise.all(packed.map(({ file }) => publish(file)))
-    // The other platforms' packages, with no addon in them: it is npm who has to see that they are not for here.
+    // The packages of the other platforms have no addon. npm must not choose them for this
+    // platform.
     const others = platforms.filter(({ name }) => !packed.some((p) => p.name === name))
     for (const { id, binary } of others) {
       cpSync(join(ROOT, 'npm', id), join(folder, id), { recursive: true })
-      writeFileSync(join(folder, id, binary), 'not for here')
+      writeFileSync(join(folder, id, binary), 'not an addon')
     }
     await Promise.all(others.map(({ id }) => publish(join(folder, id))))
     assert.deepEqual(registry.names().sort(), [manifest.name, ...platforms.map(({ name }) => name)].sort())
@@ -115,33 +118,33 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
     for (const ending of endings.reverse()) await ending()
   })
 
-  test('CommonJS; of the addons, npm chooses the one for this platform', async () => {
+  test('a CommonJS project works, with the addon of this platform alone', async () => {
     const path = await installed('commonjs')
     const names = readdirSync(join(path, 'node_modules')).filter((name) => !name.startsWith('.'))
     assert.deepEqual(names.sort(), ['croner', 'leasehold', own.name].sort(), 'the package depends on nothing else')
     assert.equal(await node(['main.cjs'], path), 'exercised\n')
   })
 
-  test('ES module', async () => {
+  test('a project with ES modules works', async () => {
     assert.equal(await node(['main.mjs'], await installed('esmodule')), 'exercised\n')
   })
 
-  test('TypeScript: strict, with `nodenext` and with `bundler` resolution', async () => {
+  test('a strict TypeScript project compiles with `nodenext` and `bundler` resolution, and works', async () => {
     const path = await installed('typescript')
     await node([tool('typescript/bin/tsc'), '-p', 'tsconfig.bundler.json'], path)
     await node([tool('typescript/bin/tsc'), '-p', 'tsconfig.nodenext.json'], path)
     assert.equal(await node(['out/main.js'], path), 'exercised\n')
   })
 
-  test('an Express 5 server', async () => {
+  test('an Express 5 server works', async () => {
     assert.equal(await node(['main.mjs'], await installed('express')), 'exercised\n')
   })
 
-  test('a Remix app on the Express adapter', async () => {
+  test('a Remix app on the Express adapter works', async () => {
     assert.equal(await node(['main.mjs'], await installed('remix')), 'exercised\n')
   })
 
-  test('the command: what it runs has the lock, a larger fence each time, and says how it ends', async () => {
+  test('the command runs a program under the lock with a growing fence, and exits with its code', async () => {
     const path = await installed('command')
     const npx = (...words) =>
       ended('npx', ['--no-install', 'leasehold', ...words], path, { LEASEHOLD_URL: `sqlite:${join(path, 'locks.db')}` })
@@ -151,7 +154,7 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
       const { code, stdout, stderr } = await npx('run', 'nightly', '--', process.execPath, 'job.cjs')
       assert.equal(code, 7, stderr)
       const { key, fence, rival } = JSON.parse(stdout)
-      assert.deepEqual({ key, rival }, { key: 'nightly', rival: 75 }, 'nobody else gets it')
+      assert.deepEqual({ key, rival }, { key: 'nightly', rival: 75 }, 'no other process gets the lock')
       fences.push(Number(fence))
     }
     assert.ok(0 < fences[0] && fences[0] < fences[1], `fences ${fences}`)
@@ -159,7 +162,7 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
     assert.deepEqual([code, JSON.parse(stdout)], [1, { key: 'nightly', held: false }])
   })
 
-  test('what is published runs nothing when it is installed, and brings nothing that only a checkout needs', async () => {
+  test('the published packages have no scripts, and no settings that only a checkout needs', async () => {
     const path = project('contents', {})
     for (const { name, file } of packed) {
       await run('tar', ['-xzf', file, '-C', path], path)
@@ -170,36 +173,41 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
         name,
       )
     }
-    // The root came last, on top of its platform's package.
+    // The root package was unpacked last, over the package of its platform.
     const { optionalDependencies } = JSON.parse(readFileSync(join(path, 'package', 'package.json'), 'utf8'))
     assert.deepEqual(optionalDependencies, Object.fromEntries(platforms.map(({ name }) => [name, manifest.version])))
   })
 
-  test('it is small', async (t) => {
+  test('the packages are small', async (t) => {
     for (const { name, size, unpackedSize } of packed)
       t.diagnostic(`${name}: ${size} bytes packed, ${unpackedSize} unpacked`)
     const path = project('size', {})
     await run('tar', ['-xzf', packed.find(({ name }) => name === own.name).file, '-C', path], path)
     const { size } = statSync(join(path, 'package', own.binary))
-    // An addon of the developer profile is larger. The nightly workflow checks one that is published.
+    // An addon of the developer profile is larger. The nightly workflow checks the published size.
     const limit = IS_OPTIMIZED ? MOST_BYTES : 2 * MOST_BYTES
     assert.ok(size < limit, `the addon has ${size} bytes`)
     const { size: rootSize } = packed.at(-1)
     assert.ok(rootSize < 200_000, `the root has ${rootSize} bytes`)
-    const [, told] = /root package has (\d+) kB packed/.exec(readFileSync(join(ROOT, 'docs', 'platforms.md'), 'utf8'))
-    assert.ok(Math.abs(rootSize / 1_000 - told) < 4, `docs/platforms.md says ${told} kB; it has ${rootSize} bytes`)
+    const [, documented] = /root package has (\d+) kB packed/.exec(
+      readFileSync(join(ROOT, 'docs', 'platforms.md'), 'utf8'),
+    )
+    assert.ok(
+      Math.abs(rootSize / 1_000 - documented) < 4,
+      `docs/platforms.md says ${documented} kB, and it has ${rootSize} bytes`,
+    )
   })
 
-  test('publint has nothing to say', async () => {
+  test('publint finds no fault', async () => {
     const path = project('publint', {})
     await run('tar', ['-xzf', packed.at(-1).file, '-C', path], path)
     await node([tool('publint/src/cli.js'), 'run', '--strict', '--pack', 'false', 'package'], path)
   })
 
-  test('the types are right however they are looked for', async () => {
-    // Also by the resolution of node10, which does not see `exports`.
+  test('the types are right for every way of resolution', async () => {
+    // This includes the resolution of node10, which ignores `exports`.
     await node([tool('@arethetypeswrong/cli/dist/index.js'), '--profile', 'strict', packed.at(-1).file], folder)
   })
 
-  test('npm/ says what package.json says', () => node(['scripts/platforms.mjs', '--check'], ROOT))
+  test('npm/ matches package.json', () => node(['scripts/platforms.mjs', '--check'], ROOT))
 })

@@ -1,4 +1,5 @@
-// What docs/migrating.md claims: with which libraries, and by which prefix, leasehold excludes each other.
+// The claims of docs/migrating.md: leasehold and these libraries exclude each other, with these
+// prefixes.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -25,7 +26,10 @@ function connect(t, port) {
   return redis
 }
 
-/** What each library calls `job`, and how it is asked for it: null if somebody has it, else how to give it back. */
+/**
+ * The prefix of each library, and `opened()`, which returns a function that tries to lock `job`.
+ * This resolves with a function that releases the lock, or with null if the lock is held.
+ */
 const LIBRARIES = {
   redlock: {
     prefix: '',
@@ -77,7 +81,7 @@ const LIBRARIES = {
       }
       await redis.connect()
       atEnd(t, async () => {
-        // It closes its own connection when ours is, and nobody is told when that is done.
+        // The library closes its own connection after ours, and does not report when that is done.
         const ended = once(listener, 'end')
         await redis.close()
         await ended
@@ -100,24 +104,24 @@ const redlock = (redlock, key) => async () => {
   return lock && (() => lock.release())
 }
 
-/** That `take` and leasehold exclude each other. */
-async function assertExclusion(locks, take) {
+/** Asserts that the library and leasehold exclude each other. */
+async function assertExclusion(locks, tryLock) {
   const lease = await locks.acquire('job')
-  assert.equal(await take(), null, 'while leasehold holds it')
+  assert.equal(await tryLock(), null, 'leasehold holds the lock')
   await lease.release()
-  const giveBack = await take()
-  assert.equal(typeof giveBack, 'function', 'when leasehold has released it')
-  assert.equal(await locks.tryAcquire('job'), null, 'while the other holds it')
+  const release = await tryLock()
+  assert.equal(typeof release, 'function', 'leasehold has released the lock')
+  assert.equal(await locks.tryAcquire('job'), null, 'the other library holds the lock')
   const waiting = locks.acquire('job', { wait: TTL })
-  await giveBack()
-  const next = await within('the lock, after the other gave it back', waiting, 5_000)
+  await release()
+  const next = await within('the lock after its release', waiting, 5_000)
   assert.ok(next.fence > lease.fence)
   await next.release()
 }
 
-describe('beside other libraries, on the same key', { timeout: 120_000 }, () => {
+describe('other libraries on the same key', { timeout: 120_000 }, () => {
   for (const [name, { prefix, opened }] of Object.entries(LIBRARIES)) {
-    test(`${name}, by the prefix '${prefix}'`, async (t) => {
+    test(`${name} and leasehold exclude each other with the prefix '${prefix}'`, async (t) => {
       const server = await startRedis(t)
       const locks = createLockClient({ store: server.url(), prefix })
       atEnd(t, () => locks.close())
@@ -127,7 +131,7 @@ describe('beside other libraries, on the same key', { timeout: 120_000 }, () => 
   }
 
   for (const name of ['redlock', 'redis-semaphore']) {
-    test(`${name}, as a quorum of the same three servers`, async (t) => {
+    test(`${name} and leasehold exclude each other on a quorum of three servers`, async (t) => {
       const servers = (await startMasters(t, 3)).map(({ server }) => server)
       const { prefix, opened } = LIBRARIES[name]
       const locks = createLockClient({ store: servers.map((server) => server.url()), prefix })
@@ -142,32 +146,32 @@ describe('beside other libraries, on the same key', { timeout: 120_000 }, () => 
     ['redis-semaphore', 2],
     ['@sesamecare-oss/redlock', 0],
   ]) {
-    test(`${name}, with the keyPrefix of ioredis, and with its db 2: in database ${database}`, async (t) => {
+    test(`${name} with keyPrefix and db 2 of ioredis locks in database ${database}`, async (t) => {
       const server = await startRedis(t)
       const redis = new Redis({ port: server.port, host: '127.0.0.1', keyPrefix: 'app:', db: 2 })
       atEnd(t, () => redis.disconnect())
       const { prefix, opened } = LIBRARIES[name]
-      const take = await opened(redis)
+      const tryLock = await opened(redis)
       const lockIn = (database, prefix) => {
         const locks = createLockClient({ store: `${server.url()}/${database}`, prefix })
         atEnd(t, () => locks.close())
         return locks
       }
-      await assertExclusion(lockIn(database, `app:${prefix}`), take)
-      const giveBack = await take()
-      assert.ok(await lockIn(2 - database, `app:${prefix}`).tryAcquire('job'), 'in the other database')
-      assert.ok(await lockIn(database, prefix).tryAcquire('job'), 'without what ioredis puts before it')
-      await giveBack()
+      await assertExclusion(lockIn(database, `app:${prefix}`), tryLock)
+      const release = await tryLock()
+      assert.ok(await lockIn(2 - database, `app:${prefix}`).tryAcquire('job'), 'the other database')
+      assert.ok(await lockIn(database, prefix).tryAcquire('job'), 'without the keyPrefix of ioredis')
+      await release()
     })
   }
 
-  test('another prefix excludes nobody', async (t) => {
+  test('with another prefix, leasehold and the library do not exclude each other', async (t) => {
     const server = await startRedis(t)
     const locks = createLockClient(server.url())
     atEnd(t, () => locks.close())
-    const take = await LIBRARIES['redis-semaphore'].opened(connect(t, server.port), t)
+    const tryLock = await LIBRARIES['redis-semaphore'].opened(connect(t, server.port), t)
     await locks.acquire('job')
-    await (await take())()
+    await (await tryLock())()
   })
 
   test('the guide names the versions that were checked, and their prefixes', () => {

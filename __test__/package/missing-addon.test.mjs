@@ -1,4 +1,4 @@
-// What people read when no addon fits: which platform, what was looked for, what to do.
+// The error without a matching addon names the platform, the package and the remedies.
 
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -21,7 +21,10 @@ try {
   console.log(JSON.stringify({ message, code, caused: cause instanceof Error }))
 }`
 
-/** The folder of a project with leasehold and no addon, or one that is `addon`. */
+/**
+ * Makes a project with leasehold, and with the content `addon` as its addon, if given. Returns its
+ * folder.
+ */
 function installed(t, addon) {
   const folder = temporaryFolder(t)
   const modules = join(folder, 'node_modules')
@@ -36,8 +39,8 @@ function installed(t, addon) {
   return folder
 }
 
-/** What a client made there throws. `before` is run first, in its process. */
-function thrown(t, { addon, before = '' } = {}) {
+/** Returns the error of createLockClient() in such a project. The process runs `before` first. */
+function errorOf(t, { addon, before = '' } = {}) {
   const folder = installed(t, addon)
   const { stdout, stderr } = spawnSync(process.execPath, ['-e', before + SCRIPT], { cwd: folder, encoding: 'utf8' })
   assert.ok(stdout, stderr)
@@ -49,8 +52,8 @@ const pretend = (what) => `for (const [name, value] of Object.entries(${JSON.str
 }`
 
 describe('without an addon', () => {
-  test('importing works, and the first client says what is missing and why that may be', (t) => {
-    const { message, code, caused } = thrown(t)
+  test('the import works, and the first client throws an error with the cause and the remedies', (t) => {
+    const { message, code, caused } = errorOf(t)
     assert.equal(code, 'ERR_LOCK_NO_ADDON')
     assert.ok(caused, "the loader's own error is its cause")
     assert.match(
@@ -63,7 +66,7 @@ describe('without an addon', () => {
     }
   })
 
-  test('the command line says the same without a stack, with the exit code of a store that is out of reach', (t) => {
+  test('the command prints the error without a stack, and exits like with an unreachable store', (t) => {
     const folder = installed(t)
     const cli = join(folder, 'node_modules', 'leasehold', 'dist', 'cli', 'index.js')
     const { stdout, stderr, status } = spawnSync(
@@ -77,22 +80,22 @@ describe('without an addon', () => {
     assert.doesNotMatch(stderr, /\n +at /)
   })
 
-  test('a platform that no package is published for is named, and those that there are', (t) => {
-    const { message } = thrown(t, { before: pretend({ platform: 'freebsd', arch: 'riscv64' }) })
+  test('on an unsupported platform, the error names it and the supported platforms', (t) => {
+    const { message } = errorOf(t, { before: pretend({ platform: 'freebsd', arch: 'riscv64' }) })
     assert.match(message, /^leasehold has no native addon for freebsd-riscv64 here/)
     assert.match(message, /There is no package for this platform/)
     for (const { id } of platforms) assert.ok(message.includes(id), `${id}: ${message}`)
     assert.ok(message.includes('https://rustup.rs') && !message.includes('--omit=optional'), message)
   })
 
-  test('an addon that is there but damaged is not said to be missing', (t) => {
-    const { message } = thrown(t, { addon: 'no addon' })
+  test('a damaged addon is reported as damaged, and not as missing', (t) => {
+    const { message } = errorOf(t, { addon: 'no addon' })
     assert.match(message, /is there, but can't be loaded: .+/)
     assert.match(message, /may be damaged/)
     assert.ok(!message.includes('--omit=optional'), message)
   })
 
-  for (const [what, said, remedy] of [
+  for (const [what, loaderError, remedy] of [
     [
       'glibc is too old',
       "/lib/libc.so.6: version `GLIBC_2.28' not found (required by a.node)",
@@ -100,10 +103,10 @@ describe('without an addon', () => {
     ],
     ['it is for musl', 'libc.musl-x86_64.so.1: cannot open shared object file', /for the other C library/],
   ]) {
-    test(`${what}: that is what the system's loader says, and what to do about it`, (t) => {
-      const before = `process.dlopen = () => { throw new Error(${JSON.stringify(said)}) };`
-      const { message } = thrown(t, { addon: 'no addon', before })
-      assert.ok(message.includes(said), message)
+    test(`if ${what}, the error has the message of the loader and a remedy`, (t) => {
+      const before = `process.dlopen = () => { throw new Error(${JSON.stringify(loaderError)}) };`
+      const { message } = errorOf(t, { addon: 'no addon', before })
+      assert.ok(message.includes(loaderError), message)
       assert.match(message, remedy)
     })
   }

@@ -20,7 +20,7 @@ function installed(t) {
 }
 
 /** Returns the error that `load` throws in the project. */
-function thrown(folder, load) {
+function errorOf(folder, load) {
   const script = `
     (async () => ${load})().then(() => console.log('{}'), ({ message, code, cause }) =>
       console.log(JSON.stringify({ message, code, cause: { code: cause?.code, message: cause?.message } })))`
@@ -35,7 +35,7 @@ describe('without an optional peer', () => {
     test(`${entry}: the error says what needs ${name}, and how to install it`, (t) => {
       const folder = installed(t)
       for (const load of [`require('${entry}')`, `import('${entry}')`]) {
-        const { message, code, cause } = thrown(folder, load)
+        const { message, code, cause } = errorOf(folder, load)
         assert.equal(
           message,
           `${entry} needs the package ${name}, which is not installed here: run \`npm install ${name}\``,
@@ -45,18 +45,18 @@ describe('without an optional peer', () => {
       }
     })
 
-    test(`${entry}: if ${name} is there and is broken, its own error comes out`, (t) => {
+    test(`${entry}: if ${name} is installed and broken, its own error is thrown`, (t) => {
       const folder = installed(t)
       const peer = join(folder, 'node_modules', name)
       mkdirSync(peer, { recursive: true })
       writeFileSync(join(peer, 'index.js'), "require('another-package')")
-      assert.match(thrown(folder, `require('${entry}')`).message, /^Cannot find module 'another-package'/)
+      assert.match(errorOf(folder, `require('${entry}')`).message, /^Cannot find module 'another-package'/)
       writeFileSync(join(peer, 'index.js'), "throw new Error('it is broken')")
-      assert.equal(thrown(folder, `require('${entry}')`).message, 'it is broken')
+      assert.equal(errorOf(folder, `require('${entry}')`).message, 'it is broken')
     })
   }
 
-  test('the library itself needs none of them', (t) => {
-    assert.deepEqual(thrown(installed(t), "require('leasehold')"), {})
+  test('the library itself needs no peer', (t) => {
+    assert.deepEqual(errorOf(installed(t), "require('leasehold')"), {})
   })
 })

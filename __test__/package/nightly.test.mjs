@@ -1,4 +1,5 @@
-// The example as its README tells one to use it: three servers, a mail to each customer a day, whatever happens to a server.
+// The nightly example as its README describes it: three servers send each customer one mail a day,
+// also if a server is killed.
 
 import assert from 'node:assert/strict'
 import { execFileSync, spawn } from 'node:child_process'
@@ -14,7 +15,7 @@ import { startRedis, temporaryFolder } from '../support/servers.mjs'
 const EXAMPLE = fileURLToPath(new URL('../../examples/nightly', import.meta.url))
 const CUSTOMERS = 3
 
-/** Starts a program of the example: { log(), kill(signal), ended }. */
+/** Starts a program of the example. Returns { log(), kill(signal), ended }. */
 function start(t, args, env) {
   const child = spawn(process.execPath, args, {
     cwd: EXAMPLE,
@@ -42,13 +43,16 @@ const mailsIn = (folder) => {
   return lines.map((line) => JSON.parse(line))
 }
 
-/** Each customer had one mail of each day; of the day of a killed server perhaps fewer. */
+/**
+ * Asserts that each customer had one mail a day, except on at most `cutShort` days of a killed
+ * server.
+ */
 function assertOnce(mails, cutShort = 0) {
   const days = [...new Set(mails.map(({ day }) => day))]
   const complete = days.filter((day) => {
     const own = mails.filter((mail) => mail.day === day)
     assert.equal(new Set(own.map(({ to }) => to)).size, own.length, `two mails of ${day}`)
-    assert.equal(new Set(own.map(({ by }) => by)).size, 1, `two servers sent those of ${day}`)
+    assert.equal(new Set(own.map(({ by }) => by)).size, 1, `two servers sent the mails of ${day}`)
     return own.length === CUSTOMERS
   })
   assert.ok(complete.length >= days.length - cutShort, JSON.stringify(mails, null, 1))
@@ -66,7 +70,7 @@ describe('examples/nightly', { timeout: 120_000 }, () => {
     }
   })
 
-  test('npm run dev: three servers, one of which sends, and they end in order', async (t) => {
+  test('npm run dev starts three servers, one of them sends the mails, and all end in order', async (t) => {
     const folder = temporaryFolder(t)
     const env = { LEASEHOLD_URL: `sqlite:${join(folder, 'locks.db')}`, DATA_DIR: folder }
     const { scripts } = JSON.parse(readFileSync(join(EXAMPLE, 'package.json'), 'utf8'))
@@ -77,11 +81,11 @@ describe('examples/nightly', { timeout: 120_000 }, () => {
     cluster.kill('SIGTERM')
     assert.equal(await within('its end', cluster.ended), 0, cluster.log())
     assertOnce(mailsIn(folder))
-    // What was missed with a message is what the store failed to answer; without one, a server was late, and others came.
+    // A missed tick with a message means that the store failed. Without one, the server was late.
     assert.doesNotMatch(cluster.log(), /failed|missed \S+ \S|no second/)
   })
 
-  test('on Redis, with a server killed in the middle: the others go on, and nobody has two mails', async (t) => {
+  test('on Redis, the others continue when a server is killed, and no customer gets two mails', async (t) => {
     const folder = temporaryFolder(t)
     const env = { REDIS_URL: (await startRedis(t)).url(), DATA_DIR: folder, CRON: '* * * * * *', MAIL_MS: '100' }
     const servers = new Map(

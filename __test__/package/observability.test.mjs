@@ -1,4 +1,4 @@
-// What docs/observability.md claims: the metrics and channels that there are, all of them, and code that runs.
+// docs/observability.md names all metrics and channels, and its code runs.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -25,31 +25,31 @@ import { register } from 'prom-client'
 `
 
 describe('docs/observability.md', () => {
-  test('names the metrics of Prometheus that there are, and all of them', (t) => {
+  test('the guide names exactly the metrics that exist', (t) => {
     const register = new Registry()
     const locks = createLockClient('memory:guide')
     atEnd(t, () => locks.close())
     collect(locks, { register })
     const [, table] = guide.split('| metric | type |')[1].match(/^([\s\S]*?)\n\n/)
     const named = [...table.matchAll(/`(leasehold_\w+)`/g)].map(([, name]) => name)
-    const there = register.getMetricsAsArray().map(({ name }) => name)
-    assert.deepEqual(unique(named), unique(there))
+    const existing = register.getMetricsAsArray().map(({ name }) => name)
+    assert.deepEqual(unique(named), unique(existing))
     for (const [, name] of guide.matchAll(/\b(leasehold_\w+)/g)) {
-      if (name !== 'leasehold_') assert.ok(there.includes(name.replace(/_bucket$/, '')), name)
+      if (name !== 'leasehold_') assert.ok(existing.includes(name.replace(/_bucket$/, '')), name)
     }
   })
 
-  test('names the channels that there are, and all of them', () => {
+  test('the guide names exactly the channels that exist', () => {
     const table = guide.split('| channel | when |')[1].split('\n\n')[0]
     const named = [...table.matchAll(/^\| `([\w:]+?)(?::\*)?`/gm)].map(([, name]) => name)
-    const there = declared.names.map((name) => (name.startsWith('tracing:') ? name.replace(/:\w+$/, '') : name))
-    assert.deepEqual(unique(named), unique(there))
+    const existing = declared.names.map((name) => (name.startsWith('tracing:') ? name.replace(/:\w+$/, '') : name))
+    assert.deepEqual(unique(named), unique(existing))
   })
 
   const blocks = [...guide.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code)
   for (const [i, code] of blocks.entries()) {
-    test(`its code runs as it stands: block ${i + 1} of ${blocks.length}`, () => {
-      // What the guide has shown before is not shown again.
+    test(`block ${i + 1} of ${blocks.length} runs unchanged`, () => {
+      // Later blocks use the client of the first block.
       const before = code.includes('const locks') ? '' : `const locks = createLockClient('redis://localhost:6379')\n`
       const program = IMPORTS + before + code.replace(/^import .*$/gm, '')
       for (const [line] of code.matchAll(/^import .*$/gm)) assert.ok(IMPORTS.includes(line), line)

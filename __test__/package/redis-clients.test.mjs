@@ -1,5 +1,5 @@
-// Real clients of ioredis and node-redis in the place of a store: the message has the URL to give
-// instead, and a client on that URL works. (behaviour/store-mistakes.test.mjs has all shapes.)
+// Real clients of ioredis and node-redis instead of a store: the message has the URL to give
+// instead, and a client with that URL works. behaviour/store-mistakes.test.mjs has all shapes.
 
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
@@ -20,8 +20,8 @@ const PASSWORD = 'hunter2'
 const USER = { name: 'app', password: PASSWORD, rules: '~* &* +@all' }
 
 /**
- * Returns the messages about a client in each place where a store belongs. Checks that no error has
- * the password.
+ * Returns the messages about a client in each place of a store. Checks that no error has the
+ * password.
  */
 function messagesOf(client) {
   return [client, { store: client }, [client, client, client]].map((given) => {
@@ -47,7 +47,7 @@ describe('a client of another library', { timeout: 60_000 }, () => {
       async (port) => redis.createClient({ url: `redis://app:${PASSWORD}@127.0.0.1:${port}/2` }).connect(),
     ],
   ]) {
-    test(`${what}: connected, and the URL in the message works`, async (t) => {
+    test(`${what}: the URL in the message about a connected client works`, async (t) => {
       const server = await startRedis(t, { user: USER })
       const client = await connect(server.port)
       atEnd(t, () => client.quit())
@@ -60,7 +60,7 @@ describe('a client of another library', { timeout: 60_000 }, () => {
       const locks = createLockClient(urlIn(messages[0]).replace('<password>', PASSWORD))
       atEnd(t, () => locks.close())
       await locks.acquire('k')
-      assert.equal(await client.exists('lock:k'), 1, 'it is the same database')
+      assert.equal(await client.exists('lock:k'), 1, 'the lock is in the same database')
     })
   }
 
@@ -109,7 +109,7 @@ describe('a client of another library', { timeout: 60_000 }, () => {
       'redis-sentinel://HOST:26379/MASTER',
     ],
   ]) {
-    test(what, () => {
+    test(`${what}: the message has the URL`, () => {
       for (const message of messagesOf(make())) {
         assert.ok(message.includes(`Received ${named}.`), message)
         assert.equal(urlIn(message), url)

@@ -1,4 +1,4 @@
-// The Remix example as its README tells one to start it; what its page shows is seen in __test__/browser/.
+// The Remix example as its README describes it. __test__/browser/ tests its page.
 
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ describe('examples/remix', { timeout: 240_000 }, () => {
     folder = installExample('remix')
   })
 
-  test('npm run dev: a worker beside the app, an action under a lock, and an orderly end', async (t) => {
+  test('npm run dev runs the app with a worker and an action under a lock, and ends in order', async (t) => {
     const data = temporaryFolder(t)
     const store = `sqlite:${join(data, 'locks.db')}`
     const env = { LEASEHOLD_URL: store, DATA_DIR: data, JOB_MS: '200' }
@@ -29,7 +29,7 @@ describe('examples/remix', { timeout: 240_000 }, () => {
     const { value } = await events.body.getReader().read()
     assert.match(Buffer.from(value).toString(), /^data: \{.*\}\n\n/)
 
-    /** As the page's buttons do it. */
+    /** Adds jobs like the buttons of the page. */
     const add = (count) =>
       fetch(`${server.url}/_root.data?index`, { method: 'POST', body: new URLSearchParams({ count }) })
     const { count } = await server.state()
@@ -45,7 +45,7 @@ describe('examples/remix', { timeout: 240_000 }, () => {
     assert.match(busy.headers.get('retry-after'), /^\d+$/)
     assert.match(await busy.text(), /Try again in/)
 
-    // Not in the middle of a job, nor with the lock in hand; and a page that is looked at is no reason to stay.
+    // The server ends its job and releases its lock before it exits, even with an open page.
     assert.equal(await server.signal('SIGTERM'), 0, server.log)
     assert.match(server.log, /Stop work.*Releasing lock/s)
   })

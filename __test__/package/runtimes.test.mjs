@@ -1,4 +1,5 @@
-// That `npm run test:runtimes` counts what happened: a report that is read wrong would make every runtime look fit.
+// `npm run test:runtimes` must count results right: if it misread a report, every runtime would
+// seem to pass.
 
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -22,7 +23,7 @@ describe('a suite', () => {
 `
 
 describe('runtimes', () => {
-  test('what Node reports is counted', (t) => {
+  test('the results in a report of Node are counted', (t) => {
     const file = join(temporaryFolder(t), 'sample.test.mjs')
     writeFileSync(file, SAMPLE)
     const { stdout, status } = spawnSync(process.execPath, ['--test', '--test-reporter=junit', file], {
@@ -33,7 +34,7 @@ describe('runtimes', () => {
     assert.deepEqual(readReport(stdout), { passed: 2, failed: ['<fails> & says > why'], skipped: 1 })
   })
 
-  test('a suite, which Deno reports as a test, is none', () => {
+  test('a suite that Deno reports as a test is not counted', () => {
     const report = `
       <testcase name="a suite" time="1"><failure message="due to 1 failed step"></failure></testcase>
       <testcase name="a suite &gt; passes" time="1">
@@ -44,7 +45,7 @@ describe('runtimes', () => {
     assert.deepEqual(readReport(report), { passed: 2, failed: ['a suite > fails'], skipped: 1 })
   })
 
-  test('what is misspelt is told, and nothing is run', () => {
+  test('a misspelt argument is an error, and no test runs', () => {
     for (const [words, message] of [
       [['node@4'], 'no runtime is called node@4; there are node@20, node@22, node@24, node@26, bun, deno'],
       [['--parts', 'behavior'], 'no part is called behavior; there are behaviour, worker,'],

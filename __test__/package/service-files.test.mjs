@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import ts from 'typescript'
 import { parse } from 'yaml'
-import { pages } from '../support/docs/page.mjs'
+import { pages, ROOT } from '../support/docs/page.mjs'
 import { buildImage, mistakesIn } from '../support/image.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 import { readService, SERVICE } from '../support/service.mjs'
@@ -20,8 +20,8 @@ function plainLines(source) {
 }
 
 /**
- * Looks for `lines` in `all`, in this order. Other lines may be between them. Returns the first
- * that is missing.
+ * Searches `all` for `lines` in this order, with other lines between them. Returns the first
+ * missing line.
  */
 function firstMissing(lines, all) {
   let from = 0
@@ -38,13 +38,13 @@ describe('the files of examples/service', () => {
     assert.deepEqual(mistakesIn(text), [])
     assert.equal(text.match(/^FROM /gm).length, 2)
     const [, last] = text.split(/^FROM .* AS build$/m)[1].split(/^FROM .*$/m)
-    // From a name, Kubernetes can't tell that it is not root.
+    // Kubernetes needs a number to verify that the user is not root.
     assert.match(last, /^USER [1-9]\d*$/m)
     assert.match(last, /^CMD \["node", /m)
-    assert.notDeepEqual(mistakesIn(text.replace('WORKDIR', 'WORKDIRS')), [], 'a mistake is found')
+    assert.notDeepEqual(mistakesIn(text.replace('WORKDIR', 'WORKDIRS')), [], 'the check finds mistakes')
   })
 
-  test('an image without what a COPY names is not built', async (t) => {
+  test('an image whose COPY has no source is not built', async (t) => {
     const folder = temporaryFolder(t)
     cpSync(join(SERVICE, 'Dockerfile'), join(folder, 'Dockerfile'))
     writeFileSync(join(folder, 'package.json'), '{}')
@@ -54,13 +54,13 @@ describe('the files of examples/service', () => {
     await assert.rejects(buildImage(folder, join(folder, 'image')), /there is no leasehold-\*\.tgz/)
   })
 
-  test('the tarball that package.json names is the one that npm pack makes', () => {
+  test('package.json names the tarball of npm pack', () => {
     const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
     const { dependencies } = JSON.parse(readService('package.json'))
     assert.equal(dependencies.leasehold, `file:leasehold-${version}.tgz`)
   })
 
-  test('the compose file has two replicas, ports for both, and time for their end', () => {
+  test('the compose file has two replicas, ports for both, and time for their shutdown', () => {
     const { services, volumes } = parse(readService('docker-compose.yml'))
     const { redis, service } = services
     assert.equal(service.build, '.')
@@ -81,11 +81,21 @@ describe('the files of examples/service', () => {
     )
   })
 
-  test('it shuts down by the recipe of README and docs/servers.md', () => {
-    const recipes = pages()
-      .filter(({ name }) => ['README.md', 'docs/servers.md'].includes(name))
-      .flatMap(({ blocks }) => blocks.filter(({ text }) => text.includes('closeIdleConnections')))
-      .map(({ text }) => plainLines(text))
+  test('the service shuts down by the recipe of README and docs/servers.md', () => {
+    const recipesOf = (page, mark) =>
+      pages()
+        .filter(({ name }) => name === page)
+        .flatMap(({ blocks }) => blocks.filter(({ text }) => text.includes(mark)))
+        .map(({ text }) => plainLines(text))
+    // The README calls the functions of this file.
+    const functions = plainLines(readFileSync(join(ROOT, 'examples/shared/close-server.mjs'), 'utf8'))
+      .filter((line) => !/^(?:export|return) /.test(line))
+      .map((line) => line.replace('}, limit)', '}, 10_000)'))
+    const short = recipesOf('README.md', 'closeServer(').map((lines) => [
+      ...functions,
+      ...lines.filter((line) => !/collectSockets|closeServer/.test(line)),
+    ])
+    const recipes = [...short, ...recipesOf('docs/servers.md', 'closeIdleConnections')]
     assert.equal(recipes.length, 2)
     const own = plainLines(readService('src/shutdown.ts'))
     for (const recipe of recipes) {
@@ -93,7 +103,7 @@ describe('the files of examples/service', () => {
       const lines = recipe.filter((line) => !line.startsWith('process.once'))
       assert.ok(lines.length >= 9, lines.join('\n'))
       assert.equal(firstMissing(lines, own), undefined)
-      assert.ok(firstMissing(lines.toReversed(), own), 'the order counts')
+      assert.ok(firstMissing(lines.toReversed(), own), 'the check ignores the order')
     }
   })
 

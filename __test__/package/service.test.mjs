@@ -15,10 +15,13 @@ import { freePort } from '../support/ports.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
 import { beginGet, buildService, launchServer, readService, seriesValue, startServer } from '../support/service.mjs'
 
-/** Long enough for every request of a test to have its turn. */
-const PATIENT = { LOCK_WAIT_MS: '20000' }
+/** A wait that is long enough for every request of a test. */
+const LONG_WAIT = { LOCK_WAIT_MS: '20000' }
 
-/** Resolves with the lines of `count` requests in the servers' logs. A line follows its answer. */
+/**
+ * Resolves when the logs of the servers have `count` requests. A server logs a request after its
+ * response.
+ */
 function linesOf(servers, count) {
   const lines = () => servers.flatMap((server) => server.all('request'))
   return until(`the lines of ${count} requests`, () => lines().length === count && lines())
@@ -45,7 +48,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     for (const ending of endings.reverse()) await ending()
   })
 
-  test('it compiles under strict, and the image has the program and what that needs, and no more', () => {
+  test('the service compiles under strict, and the image has only the program and its dependencies', () => {
     const { compilerOptions } = JSON.parse(readService('tsconfig.json'))
     assert.equal(compilerOptions.strict, true)
     assert.equal(compilerOptions.skipLibCheck, undefined)
@@ -61,11 +64,11 @@ describe('examples/service', { timeout: 280_000 }, () => {
 
   test('requests for one order are served one at a time by two servers, so it is charged once', async (t) => {
     const servers = await Promise.all(
-      ['anna', 'ben'].map((name) => startServer(t, image, name, { ...env, ...PATIENT })),
+      ['anna', 'ben'].map((name) => startServer(t, image, name, { ...env, ...LONG_WAIT })),
     )
     const orders = ['a-1', 'a-2', 'a-3']
-    const asked = orders.flatMap((order) => Array.from({ length: 8 }, (_, i) => servers[i % 2].pay(order)))
-    const answers = await Promise.all(asked)
+    const requests = orders.flatMap((order) => Array.from({ length: 8 }, (_, i) => servers[i % 2].pay(order)))
+    const answers = await Promise.all(requests)
     const statuses = answers.map(({ status }) => status).sort()
     assert.deepEqual(statuses, [...Array(21).fill(200), ...Array(3).fill(201)])
     const payments = await Promise.all(answers.map((answer) => answer.json()))
@@ -75,11 +78,11 @@ describe('examples/service', { timeout: 280_000 }, () => {
     const charges = servers.flatMap((server) => server.all('charging').map(({ order }) => order))
     assert.deepEqual(charges.sort(), orders)
     const fences = served.filter(({ path }) => path === '/orders/a-1/pay')
-    assert.equal(new Set(fences.map(({ fence }) => fence)).size, 8, 'each request had a lease of its own')
+    assert.equal(new Set(fences.map(({ fence }) => fence)).size, 8, 'each request had its own lease')
 
     let metrics
     const sum = (name, labels) => metrics.reduce((all, each) => all + seriesValue(each, name, labels), 0)
-    await until('their metrics', async () => {
+    await until('the metrics', async () => {
       metrics = await Promise.all(servers.map(async ({ url }) => (await fetch(`${url}/metrics`)).text()))
       return sum('leasehold_hold_seconds_count', { outcome: 'released' }) >= answers.length
     })
@@ -89,15 +92,15 @@ describe('examples/service', { timeout: 280_000 }, () => {
     assert.equal(sum('http_request_duration_seconds_count', { ...route, status: '201' }), 3)
     assert.equal(sum('http_request_duration_seconds_count', { ...route, status: '200' }), 21)
 
-    // The worker of one of the two sends each receipt once, in the order of the payments.
+    // The worker of one server sends each receipt once.
     const sent = () => servers.flatMap((server) => server.all('receipt sent').map(({ receipt }) => receipt))
     await until('the receipts', () => sent().length >= orders.length)
     assert.deepEqual(new Set(sent()), new Set(payments.map(({ receipt }) => receipt)))
     assert.equal(servers.filter((server) => server.all('receipt sent').length > 0).length, 1)
   })
 
-  test('SIGTERM in the middle of a request of 2 s: no overlap, no cut request, and the steps of the recipe', async (t) => {
-    const slow = { ...env, ...PATIENT, PAYMENT_MS: '2000' }
+  test('SIGTERM during a request of 2 s follows the recipe, cuts off no request, and allows no overlap', async (t) => {
+    const slow = { ...env, ...LONG_WAIT, PAYMENT_MS: '2000' }
     const anna = await startServer(t, image, 'anna', slow)
     await anna.said('receipt worker', { state: 'working' })
     const ben = await startServer(t, image, 'ben', slow)
@@ -110,7 +113,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     await anna.said('charging')
     const second = ben.pay('b-1')
     await until('ben to wait', async () => (await locks.inspect('order:b-1')).waiters.length === 1)
-    // An orchestrator may have begun to ask.
+    // A probe of the orchestrator may be in flight.
     const [finishReady, finishLive] = await Promise.all(
       ['ready', 'live'].map((probe) => beginGet(t, `${anna.url}/health/${probe}`)),
     )
@@ -120,7 +123,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     assert.match(await finishLive(), /^HTTP\/1\.1 200 .*\{"alive":true\}$/s)
     await assert.rejects(fetch(`${anna.url}/health/ready`), ({ cause }) => cause.code === 'ECONNREFUSED')
 
-    assert.equal((await first).status, 201, 'it is not cut off')
+    assert.equal((await first).status, 201, 'the request is not cut off')
     const paid = await (await first).json()
     assert.equal((await second).status, 200)
     assert.deepEqual(await (await second).json(), paid)
@@ -136,12 +139,12 @@ describe('examples/service', { timeout: 280_000 }, () => {
       'stopped',
     ])
     const since = (message) => Date.parse(anna.all(message)[0].time) - Date.parse(anna.all('shutting down')[0].time)
-    assert.ok(since('charged') > 500, 'the signal came in the middle')
-    assert.ok(since('stopped') < 9_000, 'it did not wait for its limit')
+    assert.ok(since('charged') > 500, 'the signal came during the request')
+    assert.ok(since('stopped') < 9_000, 'the server did not wait for its limit')
     assert.equal(ben.all('charging').length, 0)
     assert.ok((await ben.said('request')).fence > anna.all('request')[0].fence)
 
-    // Its worker gave its lock back, after the server: ben goes on.
+    // The worker released its lock after the server closed, and ben continues.
     const { time } = await ben.said('receipt worker', { state: 'working' })
     assert.ok(time >= anna.all('server closed')[0].time)
     await until('the receipt', () => [anna, ben].some((server) => server.all('receipt sent').length > 0))
@@ -152,14 +155,14 @@ describe('examples/service', { timeout: 280_000 }, () => {
 
   test('a server that is restarted under load loses no request', async (t) => {
     const servers = await Promise.all(
-      ['anna', 'ben'].map((name) => startServer(t, image, name, { ...env, ...PATIENT })),
+      ['anna', 'ben'].map((name) => startServer(t, image, name, { ...env, ...LONG_WAIT })),
     )
     const balancer = new Balancer()
     atEnd(t, () => balancer.close())
     balancer.ports = servers.map(({ url }) => Number(new URL(url).port))
     const orders = Array.from({ length: 60 }, (_, i) => `c-${i}`)
     const answers = orders.map((order, i) =>
-      // One after the other, some at a time.
+      // A request starts every 20 ms.
       new Promise((resolve) => setTimeout(resolve, i * 20)).then(() => balancer.post(`/orders/${order}/pay`)),
     )
     await servers[0].said('charged')
@@ -172,7 +175,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     assert.deepEqual(charges.sort(), orders.toSorted())
   })
 
-  test('an answer that is an error has a status, and says nothing of locks and stores', async (t) => {
+  test('an error response has a status, and no details of locks and stores', async (t) => {
     const store = await startRedis(t)
     const server = await startServer(t, image, 'anna', { ...env, REDIS_URL: store.url(), LOCK_WAIT_MS: '100' })
     const locks = createLockClient(store.url())
@@ -198,19 +201,19 @@ describe('examples/service', { timeout: 280_000 }, () => {
     assert.deepEqual(server.all('request failed'), [])
 
     await store.kill()
-    const gone = await server.pay('d-2')
-    assert.equal(gone.status, 503)
-    assert.match(gone.headers.get('retry-after'), /^\d+$/)
-    assert.deepEqual(await gone.json(), { title: 'Service Unavailable', status: 503 })
+    const unavailable = await server.pay('d-2')
+    assert.equal(unavailable.status, 503)
+    assert.match(unavailable.headers.get('retry-after'), /^\d+$/)
+    assert.deepEqual(await unavailable.json(), { title: 'Service Unavailable', status: 503 })
     const read = await fetch(`${server.url}/orders/d-2/payment`)
     assert.equal(read.status, 500)
     assert.doesNotMatch(await read.text(), secret)
     const line = await server.said('request failed')
-    assert.equal(line.error.code, 'ERR_STORE_UNAVAILABLE', 'the log has it')
+    assert.equal(line.error.code, 'ERR_STORE_UNAVAILABLE', 'the log has the error')
     for (const probe of ['live', 'ready']) assert.equal((await fetch(`${server.url}/health/${probe}`)).status, 200)
 
     await store.restart()
-    await until('it to be paid', async () => (await server.pay('d-2')).status === 201)
+    await until('the order to be paid', async () => (await server.pay('d-2')).status === 201)
     server.signal('SIGTERM')
     assert.equal(await server.end(), 0, server.log)
   })
@@ -229,8 +232,8 @@ describe('examples/service', { timeout: 280_000 }, () => {
     assert.match(all, /REDIS_URL must be a URL that begins with redis:\/\/.*LOCK_WAIT_MS is "-1"/)
     assert.match(await start({ REDIS_URL: '' }), /^.*: REDIS_URL is missing: set it to/)
     assert.match(await start({ ...env, REPORT_CRON: 'daily' }), /daily/)
-    const gone = { ...env, REDIS_URL: `redis://:secret@127.0.0.1:${await freePort()}` }
-    assert.match(await start(gone), /can't be reached/)
+    const unreachable = { ...env, REDIS_URL: `redis://:secret@127.0.0.1:${await freePort()}` }
+    assert.match(await start(unreachable), /can't be reached/)
     const server = await startServer(t, image, 'ben', env)
     assert.match(await start({ ...env, PORT: new URL(server.url).port }), /EADDRINUSE/)
   })
@@ -246,7 +249,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     assert.equal(servers.flatMap((server) => server.all('report failed')).length, 0)
   })
 
-  test('with a collector of OpenTelemetry, the spans of locks are within those of requests', async (t) => {
+  test('with a collector of OpenTelemetry, spans of locks are children of spans of requests', async (t) => {
     const spans = []
     const collector = createServer(async (request, response) => {
       const { resourceSpans } = await json(request)
@@ -262,7 +265,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     const answer = await fetch(`${server.url}/orders/e-1/pay`, { method: 'POST', headers })
     assert.equal(answer.status, 201)
     server.signal('SIGTERM')
-    assert.equal(await within('its end', server.ended), 0, server.log)
+    assert.equal(await within('the end of the server', server.ended), 0, server.log)
     const own = spans.filter((span) => span.traceId === traceId)
     const request = own.find(({ name }) => name === 'POST /orders/:id/pay')
     assert.equal(request?.parentSpanId, 'b7ad6b7169203331', JSON.stringify(spans.map(({ name }) => name)))
@@ -271,7 +274,7 @@ describe('examples/service', { timeout: 280_000 }, () => {
     }
   })
 
-  test('the check of the compose file passes while a server is ready, and fails when it is gone', async (t) => {
+  test('the health check of the compose file passes while a server is ready, and fails after its end', async (t) => {
     const { services } = parse(readService('docker-compose.yml'))
     const server = await startServer(t, image, 'anna', env)
     const [kind, , ...words] = services.service.healthcheck.test

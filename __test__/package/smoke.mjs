@@ -1,9 +1,11 @@
-// Tries an addon quickly, wherever it may run: on each kind of store it acquires, renews, loses and releases, and the process
-// ends. For addons that the whole suite is not run with: those cross-built, emulated, or of a release.
+// Tests an addon quickly: on each kind of store, it acquires, renews, loses and releases a lock,
+// and the process ends. Use it for addons without a run of the whole suite: cross-built, emulated
+// or released ones.
 //
 //   NAPI_RS_NATIVE_LIBRARY_PATH=/path/to/leasehold.….node node __test__/package/smoke.mjs
 //
-// Redis is that of REDIS_SERVER or on the PATH; without one, the other stores have to do, unless --redis says that it must be there.
+// Uses the Redis of REDIS_SERVER or of the PATH. Without one, only the other stores are tested.
+// With --redis, a missing Redis is an error.
 
 import { join } from 'node:path'
 import * as leasehold from 'leasehold'

@@ -9,7 +9,7 @@ import { within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { freePort } from '../support/ports.mjs'
 
-test('a page is not told what the store says', async (t) => {
+test('a page gets no details of an error of the store', async (t) => {
   const port = await freePort()
   const locks = createLockClient(`redis://127.0.0.1:${port}`)
   atEnd(t, () => locks.close())
@@ -20,10 +20,10 @@ test('a page is not told what the store says', async (t) => {
   live.close()
   assert.doesNotMatch(event, new RegExp(`127|${port}|redis|jobs`))
   assert.match(JSON.parse(event.replace('data: ', '')).error, /try again/)
-  assert.match(logged.join('\n'), new RegExp(`${port}`), 'the log has it')
+  assert.match(logged.join('\n'), new RegExp(`${port}`), 'the log has the details')
 })
 
-test('what an answer to a visitor says of an error', async (t) => {
+test('a response shows the message of an expected error, and hides all others', async (t) => {
   const { visible } = await import('../../examples/shared/visible.mjs')
   const log = t.mock.method(console, 'error', () => {})
   const { status, error } = visible(new TooManyJobsError(500))
@@ -36,18 +36,18 @@ test('what an answer to a visitor says of an error', async (t) => {
     Object.assign(new Error('10.0.0.7'), { status: 500, expose: true }),
   ]
   for (const thrown of [...secret, undefined, 'redis://10.0.0.7']) {
-    const told = visible(thrown)
-    assert.equal(told.status, 503)
-    assert.doesNotMatch(told.error, /10\.0\.0\.7/)
+    const shown = visible(thrown)
+    assert.equal(shown.status, 503)
+    assert.doesNotMatch(shown.error, /10\.0\.0\.7/)
   }
   assert.equal(log.mock.callCount(), 4)
 })
 
-test('if the store does not answer, a page gets an error, and the store is not asked again meanwhile', async (t) => {
+test('while the store does not reply, a page gets errors, and no other request is sent', async (t) => {
   t.mock.method(console, 'error', () => {})
-  let looks = 0
+  let inspections = 0
   const live = new Live(() => {
-    looks += 1
+    inspections += 1
     return new Promise(() => {})
   })
   atEnd(t, () => live.close())
@@ -61,5 +61,5 @@ test('if the store does not answer, a page gets an error, and the store is not a
     10_000,
   )
   for (const event of events) assert.match(JSON.parse(event.replace('data: ', '')).error, /try again/)
-  assert.equal(looks, 1)
+  assert.equal(inspections, 1)
 })

@@ -16,7 +16,7 @@ const read = (name) => readFileSync(join(WORKFLOWS, name), 'utf8')
 
 describe('workflows', () => {
   for (const name of readdirSync(WORKFLOWS).filter((name) => name.endsWith('.yml'))) {
-    test(`${name} pins its actions by commit and has only the rights that it needs`, () => {
+    test(`${name} pins its actions by commit and has only the permissions that it needs`, () => {
       const text = read(name)
       const used = [...text.matchAll(/uses: (.*)/g)].map(([, action]) => action)
       assert.ok(used.length > 0)
@@ -26,12 +26,19 @@ describe('workflows', () => {
     })
   }
 
-  test('release.yml publishes in its own environment, and only that job has a right to write', () => {
+  test('release.yml publishes in its own environment, and only that job may write', () => {
     const [before, publish] = read('release.yml').split(/^ {2}publish:$/m)
     assert.match(publish, /^ {4}environment: npm$/m)
     assert.match(publish, /^ {6}id-token: write$/m)
     assert.doesNotMatch(before, /: write$/m)
     assert.doesNotMatch(before, /secrets\./)
+  })
+
+  test('site.yml publishes in a job that runs no code of the project, and only that job may write', () => {
+    const [before, publish] = read('site.yml').split(/^ {2}publish:$/m)
+    assert.deepEqual(publish.match(/[\w-]+: write$/gm), ['pages: write', 'id-token: write'])
+    assert.doesNotMatch(publish, /run:|checkout/)
+    assert.doesNotMatch(before, /: write$/m)
   })
 
   test('pip checks the hash of each package', () => {

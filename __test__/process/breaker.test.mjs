@@ -1,5 +1,6 @@
-// Circuit breakers: a server that is gone costs no time-outs, whoever waits goes on waiting, and service is back within a
-// second of the server. All on a real one, which is frozen, killed, started again, or never was there.
+// Circuit breakers on real servers, which the tests freeze, kill, restart or never start. While a
+// server does not answer, calls fail without waiting for a time-out, and waiters keep waiting.
+// Service is back within a second of the server.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -20,30 +21,30 @@ const clientOf = (t, store, options = {}) => {
   return client
 }
 
-/** What a client tells of its breaker, from now on. */
+/** Collects the breaker events of a client. */
 const watch = (locks) => {
-  const told = []
-  locks.on('breaker', (health) => told.push({ ...health, at: now() }))
-  return told
+  const events = []
+  locks.on('breaker', (health) => events.push({ ...health, at: now() }))
+  return events
 }
 
-const states = (told) => told.map(({ state }) => state)
+const states = (events) => events.map(({ state }) => state)
 
-/** Asks in vain until the breaker is open; says how often it had to. */
+/** Makes calls that fail until the breaker is open. Returns the number of calls. */
 async function untilOpen(locks) {
   for (let tries = 1; ; tries++) {
     await assert.rejects(locks.tryAcquire('k'), StoreUnavailableError)
     if (locks.stats().stores[0].state !== 'closed') return tries
-    assert.ok(tries < 10, 'it does not open')
+    assert.ok(tries < 10, 'the breaker does not open')
   }
 }
 
-// Each waits for time to pass, in processes and at a server of its own.
+// Each test waits for time to pass, with a server of its own.
 describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () => {
-  test('nobody listens: after three tries it fails at once, saying why in the same words each time', async (t) => {
+  test('without a server, calls fail at once after three tries, each with the same reason', async (t) => {
     const port = await freePort()
     const locks = clientOf(t, `redis://someone:${SECRET}@127.0.0.1:${port}`)
-    const told = watch(locks)
+    const events = watch(locks)
     assert.equal(locks.stats().stores[0].state, 'closed')
     assert.equal(await untilOpen(locks), 3)
     const messages = new Set()
@@ -61,61 +62,61 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
     assert.equal(health.reason, 'unreachable')
     assert.ok(health.failures >= 3)
     assert.ok(Math.abs(Date.now() - health.since) < 10_000, `${health.since}`)
-    await until('it to be told', () => told.length > 0)
-    const { at: _, ...first } = told[0]
+    await until('the event', () => events.length > 0)
+    const { at: _, ...first } = events[0]
     assert.deepEqual({ ...first, since: 0 }, { ...health, since: 0, state: 'open', failures: 3 })
   })
 
-  test('a server of a quorum that is full, or is no master any more, is told although no call fails', async (t) => {
+  test('a full or demoted server of a quorum is reported although no call fails', async (t) => {
     const servers = await Promise.all([1, 2, 3].map(() => startRedis(t)))
     const locks = clientOf(
       t,
       servers.map((server) => server.url()),
     )
-    const told = watch(locks)
+    const events = watch(locks)
     const lock = () => locks.withLock('k', () => {})
-    const untilTold = (count) =>
-      until(`${count} to be told`, async () => {
+    const untilReported = (count) =>
+      until(`${count} events`, async () => {
         await lock()
-        return told.length >= count
+        return events.length >= count
       })
     for (const [reason, begin, end] of [
       ['full', ['CONFIG', 'SET', 'maxmemory', 1], ['CONFIG', 'SET', 'maxmemory', 0]],
       ['readonly', ['REPLICAOF', '127.0.0.1', servers[0].port], ['REPLICAOF', 'NO', 'ONE']],
     ]) {
-      told.length = 0
+      events.length = 0
       await servers[2].ask(...begin)
-      await untilTold(1)
+      await untilReported(1)
       const health = locks.stats().stores[2]
-      assert.deepEqual([told[0].store, told[0].state, told[0].reason], [servers[2].url(), 'refusing', reason])
+      assert.deepEqual([events[0].store, events[0].state, events[0].reason], [servers[2].url(), 'refusing', reason])
       assert.deepEqual([health.state, health.reason], ['refusing', reason])
       assert.ok(health.failures >= 3, `${health.failures}`)
       await servers[2].ask(...end)
-      await untilTold(2)
-      assert.deepEqual(states(told), ['refusing', 'closed'])
-      assert.deepEqual([told[1].failures, told[1].reason], [0, undefined])
+      await untilReported(2)
+      assert.deepEqual(states(events), ['refusing', 'closed'])
+      assert.deepEqual([events[1].failures, events[1].reason], [0, undefined])
     }
   })
 
-  test('a full server is not announced as back because it can say that a semaphore is taken', async (t) => {
+  test('a full server that can still report a taken semaphore is not reported as back', async (t) => {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url())
     const few = locks.semaphore('few', 1)
     const permit = await few.acquire()
-    const told = watch(locks)
+    const events = watch(locks)
     await server.ask('CONFIG', 'SET', 'maxmemory', 1)
-    await until('it to be told', async () => {
+    await until('the event', async () => {
       await assert.rejects(locks.tryAcquire('k'), { reason: 'full' })
-      return told.length > 0
+      return events.length > 0
     })
     for (let i = 0; i < 5; i++) assert.equal(await few.tryAcquire(), null)
     await assert.rejects(locks.tryAcquire('k'), { reason: 'full' })
-    assert.deepEqual(states(told), ['refusing'])
+    assert.deepEqual(states(events), ['refusing'])
     await server.ask('CONFIG', 'SET', 'maxmemory', 0)
     await permit.release()
     await locks.withLock('k', () => {})
-    await until('it to be told', () => told.length > 1)
-    assert.deepEqual(states(told), ['refusing', 'closed'])
+    await until('the event', () => events.length > 1)
+    assert.deepEqual(states(events), ['refusing', 'closed'])
   })
 
   for (const [what, room, kinds] of [
@@ -127,7 +128,7 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
       const locks = clientOf(t, server.url())
       const few = locks.semaphore('few', 5)
       await locks.withLock('warm', () => {})
-      const told = watch(locks)
+      const events = watch(locks)
       const used = Number(/used_memory:(\d+)/.exec(await server.ask('INFO', 'memory'))[1])
       await server.ask('CONFIG', 'SET', 'maxmemory', used + room)
       const counts = { granted: 0, refused: 0 }
@@ -148,70 +149,72 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
         }
       }
       const asked = Promise.all(Array.from({ length: 20 }, (_, i) => ask(kinds[i % kinds.length], i)))
-      await until('it to be told', () => told.length > 0)
+      await until('the event', () => events.length > 0)
       await sleep(2_000)
-      assert.deepEqual(states(told), ['refusing'], JSON.stringify(counts))
+      assert.deepEqual(states(events), ['refusing'], JSON.stringify(counts))
       await server.ask('CONFIG', 'SET', 'maxmemory', 0)
-      await until('it to be told', () => told.length > 1)
+      await until('the event', () => events.length > 1)
       asking = false
       await asked
-      assert.deepEqual(states(told), ['refusing', 'closed'])
+      assert.deepEqual(states(events), ['refusing', 'closed'])
       t.diagnostic(JSON.stringify(counts))
     })
   }
 
-  test('rights that one key lacks say nothing of the server', async (t) => {
+  test('a missing right for one key does not open the breaker of the server', async (t) => {
     const rules = '~lock:* ~{lock:* &* +@all'
     const server = await startRedis(t, { user: { name: 'app', password: SECRET, rules } })
     const store = server.url(`app:${SECRET}`)
     const [mine, other] = [clientOf(t, store), clientOf(t, store, { prefix: 'other:' })]
-    const told = watch(mine)
+    const events = watch(mine)
     for (let i = 0; i < 10; i++) await assert.rejects(other.tryAcquire('k'), { reason: 'denied' })
     assert.equal(mine.stats().stores[0].state, 'closed')
     await mine.withLock('k', () => {})
-    assert.deepEqual(told, [])
+    assert.deepEqual(events, [])
   })
 
-  test('a server of a quorum with fewer replicas than minReplicas is told although no call fails', async (t) => {
+  test('a server of a quorum with fewer replicas than minReplicas is reported although no call fails', async (t) => {
     const servers = await Promise.all([1, 2, 3].map(() => startRedis(t)))
     for (const { port } of servers.slice(0, 2)) {
       const replica = await startRedis(t, { replicaOf: port })
-      await until('it to follow', async () => /master_link_status:up/.test(await replica.ask('INFO', 'replication')))
+      await until('the replica to follow', async () =>
+        /master_link_status:up/.test(await replica.ask('INFO', 'replication')),
+      )
     }
     const locks = clientOf(
       t,
       servers.map((server) => server.url()),
       { minReplicas: 1 },
     )
-    const told = watch(locks)
-    await until('it to be told', async () => {
+    const events = watch(locks)
+    await until('the event', async () => {
       await locks.withLock('k', () => {})
-      return told.length > 0
+      return events.length > 0
     })
-    assert.deepEqual([told[0].store, told[0].state, told[0].reason], [servers[2].url(), 'refusing', 'timeout'])
+    assert.deepEqual([events[0].store, events[0].state, events[0].reason], [servers[2].url(), 'refusing', 'timeout'])
   })
 
-  test('a wrong password: each call says so, and that the server refuses is told once', async (t) => {
+  test('each call reports a wrong password, and the breaker reports the refusal once', async (t) => {
     const server = await startRedis(t, { password: SECRET })
     const locks = clientOf(t, server.url(':wrong'))
-    const told = watch(locks)
+    const events = watch(locks)
     for (let i = 0; i < 10; i++) {
       const { error } = await timed(() => locks.tryAcquire('k'))
       assert.deepEqual([error.name, error.reason], ['StoreUnavailableError', 'denied'])
       assert.doesNotMatch(error.message, /not asked again/)
     }
-    await until('it to be told', () => told.length > 0)
-    assert.deepEqual(states(told), ['refusing'])
+    await until('the event', () => events.length > 0)
+    assert.deepEqual(states(events), ['refusing'])
   })
 
   for (const [how, fail, mend] of [
     ['frozen', (server) => server.freeze(), (server) => server.thaw()],
     ['killed', (server) => server.kill(), (server) => server.start()],
   ]) {
-    test(`a server that is ${how}: tryAcquire fails at once, and service is back within a second of it`, async (t) => {
+    test(`tryAcquire fails at once at a server that is ${how}, and service is back within a second of it`, async (t) => {
       const server = await startRedis(t)
       const locks = clientOf(t, server.url(), { storeTimeout: 500 })
-      const told = watch(locks)
+      const events = watch(locks)
       await locks.ready()
       await fail(server)
       await untilOpen(locks)
@@ -223,21 +226,21 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
         slowest = Math.max(slowest, ms)
         await sleep(20)
       }
-      assert.ok(slowest < 300, `the slowest of them took ${slowest} ms`)
+      assert.ok(slowest < 300, `the slowest refusal took ${slowest} ms`)
       await mend(server)
       const back = now()
       const lease = await until('the lock', () => locks.tryAcquire('k').catch(() => null), 5_000)
       const ms = now() - back
       assert.ok(ms < 1_000, `${ms} ms`)
       await lease.release()
-      await until('the last word', () => states(told).at(-1) === 'closed')
-      assert.deepEqual(states(told), ['open', 'closed'], 'whatever was tried between')
+      await until('the last event', () => states(events).at(-1) === 'closed')
+      assert.deepEqual(states(events), ['open', 'closed'], 'the probes between are not reported')
       const [health] = locks.stats().stores
       assert.deepEqual({ ...health, since: 0 }, { store: server.url(), state: 'closed', failures: 0, since: 0 })
       t.diagnostic(`back after ${ms.toFixed(0)} ms, slowest refusal ${slowest.toFixed(1)} ms`)
     })
 
-    test(`those who wait at a server that is ${how} go on, and are served within a second of it`, async (t) => {
+    test(`waiters at a server that is ${how} keep waiting, and are served within a second of its return`, async (t) => {
       const server = await startRedis(t)
       const locks = clientOf(t, server.url(), { storeTimeout: 500 })
       await locks.ready()
@@ -249,7 +252,7 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
         ),
       )
       const early = await Promise.race([waiting.then(() => 'settled', String), sleep(2_000)])
-      assert.equal(early, undefined, 'they still wait')
+      assert.equal(early, undefined, 'the waiters still wait')
       await mend(server)
       const { ms } = await within(
         'all',
@@ -262,7 +265,7 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
     })
   }
 
-  test('waiting ends by its own time: for a server that is not there as such, for a held lock as a time-out', async (t) => {
+  test('a wait ends on time, with StoreUnavailableError without a server and LockTimeoutError for a held lock', async (t) => {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url(), { storeTimeout: 200 })
     await locks.acquire('held', { ttl: 60_000 })
@@ -275,12 +278,12 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
     assert.ok(ms >= 890 && ms < 1_400, `${ms} ms`)
   })
 
-  test('leases of a short ttl outlive an outage that is shorter than that', async (t) => {
+  test('leases outlive an outage that is shorter than their ttl', async (t) => {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url())
     const other = clientOf(t, server.url(), { storeTimeout: 100 })
     const leases = await Promise.all(Array.from({ length: 20 }, () => locks.acquire(randomUUID(), { ttl: 1_500 })))
-    // Whoever asks meanwhile opens the breaker.
+    // These requests open the breaker while the server is frozen.
     let asking = true
     const asked = (async () => {
       while (asking) {
@@ -307,16 +310,16 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
     )
   })
 
-  test('one client finds out, and the others of that store know; one that is opened then is told', async (t) => {
+  test('when one client finds an outage, the other clients of the store know, and a later client gets an event', async (t) => {
     const port = await freePort()
     const store = `redis://127.0.0.1:${port}`
     const [one, other] = [clientOf(t, store), clientOf(t, store)]
-    const told = watch(other)
+    const events = watch(other)
     await untilOpen(one)
-    await until('the other to be told', () => states(told).includes('open'))
+    await until('the event of the other client', () => states(events).includes('open'))
     assert.notEqual(other.stats().stores[0].state, 'closed')
     const late = clientOf(t, store)
-    const [health] = await within('the late one to be told', once(late, 'breaker'))
+    const [health] = await within('the event of the late client', once(late, 'breaker'))
     assert.equal(health.state, 'open')
     assert.equal(health.reason, 'unreachable')
     assert.notEqual(late.stats().stores[0].state, 'closed')
@@ -324,7 +327,7 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
     assert.ok(ms < 100, `${ms} ms`)
   })
 
-  test('a listener that throws breaks nothing: the exception is uncaught, and everybody else is told', async (t) => {
+  test('the exception of a listener is uncaught, and all other listeners get the event', async (t) => {
     const store = `redis://127.0.0.1:${await freePort()}`
     const [one, other] = [clientOf(t, store), clientOf(t, store)]
     const others = process.listeners('uncaughtException')
@@ -336,14 +339,14 @@ describe('process: circuit breakers', { concurrency: 3, timeout: 240_000 }, () =
     one.once('breaker', () => {
       throw new Error('a mistake of the user')
     })
-    const told = watch(other)
+    const events = watch(other)
     await untilOpen(one)
     const [error] = await within('the exception', uncaught)
     assert.equal(error.message, 'a mistake of the user')
-    await until('the other to be told', () => told.length > 0)
+    await until('the event of the other client', () => events.length > 0)
   })
 
-  test('neither a breaker that is open nor whoever listens keeps the process alive', async (t) => {
+  test('neither an open breaker nor a listener keeps the process alive', async (t) => {
     const store = `redis://127.0.0.1:${await freePort()}`
     const child = startChild(t, 'alive.mjs', { store, left: 'breaker' })
     const { at } = await child.next('last-line')

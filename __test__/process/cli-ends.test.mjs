@@ -3,21 +3,25 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setImmediate as immediate } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { isThere } from '../support/cli.mjs'
+import { createLockClient } from 'leasehold'
+import { isThere, leasehold } from '../support/cli.mjs'
 import { assertCleanedUp, assertInTurn, contend } from '../support/contend.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { FOR_EVER } from '../support/journal.mjs'
 import { overStores, sharedStoreNames } from '../support/stores.mjs'
 
 const FAILING = fileURLToPath(new URL('fixtures/failing.cjs', import.meta.url))
+const SIGNAL_AT = fileURLToPath(new URL('fixtures/signal-at.cjs', import.meta.url))
 /** A shell that runs a command in the same process group, and ends at once on a signal. */
 const IN_GROUP = ['sh', '-c', '"$0" "$@" & wait']
 
 overStores(
   'leasehold run and the end of its command',
   (store) => {
-    test('SIGTERM twice: leasehold passes both on, and holds the lock until the command has ended', async (t) => {
-      const contended = await contend(t, store.url, store.key(), { clean: 1_500, words: ['--ttl', '500ms'] })
+    test('leasehold passes on both of two SIGTERMs, and holds the lock until the command has ended', async (t) => {
+      const contended = await contend(t, store.url, store.key(), { clean: 1_500, words: ['--ttl', '1s'] })
       contended.first.signal('SIGTERM')
       await contended.journal.seen('first', 'clean')
       contended.first.signal('SIGTERM')
@@ -25,7 +29,7 @@ overStores(
       assert.equal((await contended.first.ended).code, 0)
     })
 
-    test('SIGTERM ends the command at once: leasehold holds the lock until its process group has cleaned up', async (t) => {
+    test('if SIGTERM ends the command at once, leasehold holds the lock until its process group has cleaned up', async (t) => {
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, wrap: IN_GROUP })
       contended.first.signal('SIGTERM')
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_500)
@@ -37,7 +41,7 @@ overStores(
       ['process of its group', IN_GROUP],
     ]) {
       for (const signal of ['SIGTERM', 'SIGKILL']) {
-        test(`${signal} to leasehold: a stopped ${what} goes on and cleans up`, async (t) => {
+        test(`after ${signal} to leasehold, a stopped ${what} continues and cleans up`, async (t) => {
           const contended = await contend(t, store.url, store.key(), { clean: 500, wrap })
           process.kill(contended.pid, 'SIGSTOP')
           contended.first.signal(signal)
@@ -54,7 +58,7 @@ overStores(
       assert.ok(!isThere(contended.pid))
     })
 
-    test('killed while the rest of the process group cleans up: the lock stays held until it has ended', async (t) => {
+    test('if leasehold is killed while the rest of the process group cleans up, the lock stays held until it has ended', async (t) => {
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, wrap: IN_GROUP })
       contended.first.signal('SIGTERM')
       await contended.journal.seen('first', 'clean')
@@ -62,7 +66,7 @@ overStores(
       await assertCleanedUp(contended, await assertInTurn(t, contended), 1_500)
     })
 
-    test('--max-hold: leasehold holds the lock until the command has ended', async (t) => {
+    test('after --max-hold, leasehold holds the lock until the command has ended', async (t) => {
       // The second command has to start within --max-hold, even on a busy machine.
       const words = ['--ttl', '1s', '--max-hold', '3s', '--json']
       const contended = await contend(t, store.url, store.key(), { clean: 1_500, words })
@@ -90,6 +94,42 @@ overStores(
       const { code, stderr } = await contended.first.ended
       assert.equal(code, 1)
       assert.match(stderr, /an unexpected error/)
+    })
+
+    for (const [what, event, command, end] of [
+      [
+        'between the grant and the start of the command ends both',
+        'acquired',
+        'sleep 60',
+        { code: null, signal: 'SIGTERM' },
+      ],
+      ['while leasehold releases the lock changes nothing', 'ended', 'exit 3', { code: 3, signal: null }],
+    ]) {
+      test(`SIGTERM ${what}, and the lock is released`, { skip }, async (t) => {
+        const env = { LEASEHOLD_URL: store.url, NODE_OPTIONS: `--require ${SIGNAL_AT}`, SIGNAL_AT: event }
+        const key = store.key()
+        const { code, signal } = await leasehold(t, ['run', key, '--json', '--', 'sh', '-c', command], env).ended
+        assert.deepEqual({ code, signal }, end)
+        const locks = createLockClient(store.url)
+        atEnd(t, () => locks.close())
+        assert.equal(await locks.inspect(key), null)
+      })
+    }
+
+    test('signals that come until leasehold has ended do not replace the exit code of the command', async (t) => {
+      const ends = []
+      for (let i = 0; i < 5; i++) {
+        const words = ['run', store.key(), '-s', store.url, '--json', '--', 'sh', '-c', 'exit 3']
+        const running = leasehold(t, words)
+        const ended = running.exited.then((end) => ends.push(end))
+        await running.says(/"ended"/, 'stderr')
+        while (ends.length === i) {
+          running.process.kill('SIGTERM')
+          await immediate()
+        }
+        await ended
+      }
+      assert.deepEqual(ends, Array(5).fill({ code: 3, signal: null }))
     })
   },
   sharedStoreNames,

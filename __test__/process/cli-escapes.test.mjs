@@ -26,7 +26,9 @@ const BARE = ['sh', '-c', 'env -u LEASEHOLD_RUN setsid "$0" "$@" & while :; do s
  * Options that stop the command after 6 s. Before that, three Node processes have to start, even on
  * a busy machine, so that the second command waits.
  */
-const OVERDUE = ['--ttl', '500ms', '--max-hold', '6s']
+const OVERDUE = ['--ttl', '1s', '--max-hold', '6s']
+/** How long a command cleans up, in ms: longer than the ttl, so the lease has to be renewed. */
+const CLEAN = 1_500
 /**
  * The ways to make leasehold stop its command: a title, the options of `run`, and what the test
  * does.
@@ -47,19 +49,19 @@ overStores(
         ['a process group', TIMEOUT],
         ['a session', SETSID],
       ]) {
-        test(`${way}: a job that makes ${what} of its own gets SIGTERM, and the lock stays held until it has ended`, {
+        test(`after ${way}, a job with ${what} of its own gets SIGTERM, and the lock stays held until it has ended`, {
           skip,
         }, async (t) => {
-          const contended = await contend(t, store.url, store.key(), { clean: 1_000, wrap, words })
+          const contended = await contend(t, store.url, store.key(), { clean: CLEAN, wrap, words })
           begin(contended.first)
-          await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
+          await assertCleanedUp(contended, await assertInTurn(t, contended), CLEAN)
         })
       }
 
       // After a signal, the command of a nested leasehold decides when to end, and the outer
       // leasehold waits.
       if (way === 'SIGTERM') continue
-      test(`${way}: the command of a nested leasehold keeps the lock of the outer one until it is killed`, {
+      test(`after ${way}, the command of a nested leasehold keeps the lock of the outer one until it is killed`, {
         skip,
       }, async (t) => {
         const key = store.key()
@@ -73,7 +75,7 @@ overStores(
       })
     }
 
-    test('leasehold killed together with a nested one: the lock stays held until the command is gone', {
+    test('if leasehold is killed together with a nested one, the lock stays held until the command is gone', {
       skip,
     }, async (t) => {
       const key = store.key()
@@ -102,9 +104,9 @@ overStores(
       test(`a nested leasehold passes SIGTERM on, and its command gets it once${what}`, { skip }, async (t) => {
         const key = store.key()
         const words = [...OVERDUE, '--grace', '5s']
-        const options = { clean: 1_000, wrap: [...wrap, ...nested(key)], words }
+        const options = { clean: CLEAN, wrap: [...wrap, ...nested(key)], words }
         const contended = await contend(t, store.url, key, options)
-        await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
+        await assertCleanedUp(contended, await assertInTurn(t, contended), CLEAN)
         assert.equal(contended.journal.count('first', 'SIGTERM'), 1)
       })
     }
@@ -120,17 +122,19 @@ overStores(
 
     test('a job that clears its environment and leaves the session is found by its parent', { skip }, async (t) => {
       const words = [...OVERDUE, '--grace', '3s']
-      const contended = await contend(t, store.url, store.key(), { clean: 1_000, wrap: BARE, words })
-      await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
+      const contended = await contend(t, store.url, store.key(), { clean: CLEAN, wrap: BARE, words })
+      await assertCleanedUp(contended, await assertInTurn(t, contended), CLEAN)
     })
 
     test('a job that clears its environment keeps the lock, even if SIGTERM has ended its parent', {
       skip,
     }, async (t) => {
-      const contended = await contend(t, store.url, store.key(), { clean: 1_000, wrap: BARE })
+      const contended = await contend(t, store.url, store.key(), { clean: CLEAN, wrap: BARE })
       contended.first.signal('SIGTERM')
-      await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
+      await assertCleanedUp(contended, await assertInTurn(t, contended), CLEAN)
     })
   },
   sharedStoreNames,
+  // The tests mostly wait for grace periods and ttls.
+  { concurrency: 2 },
 )

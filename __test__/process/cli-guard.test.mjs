@@ -6,7 +6,8 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { CLI, isThere, start } from '../support/cli.mjs'
+import { createLockClient } from 'leasehold'
+import { CLI, isThere, leasehold, start } from '../support/cli.mjs'
 import { now, until } from '../support/clock.mjs'
 import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
 import { atEnd } from '../support/endings.mjs'
@@ -49,7 +50,7 @@ overStores(
       ['a ttl shorter than that', ['--ttl', '500ms']],
       ['a ttl shorter than that and --grace', ['--ttl', '1200ms', '--grace', '10s']],
     ]) {
-      test(`while its command cleans up, with ${what}, no other command gets the lock`, async (t) => {
+      test(`while the command cleans up, with ${what}, no other command gets the lock`, async (t) => {
         const contended = await contend(t, store.url, store.key(), { clean: 2_000, words })
         contended.first.signal('SIGKILL')
         await assertCleanedUp(contended, await assertInTurn(t, contended), 2_000)
@@ -91,10 +92,14 @@ overStores(
       await assertCleanedUp(contended, await assertInTurn(t, contended), 500)
     })
 
-    test('with its guard: the lock is free after a ttl', async (t) => {
+    test('killed with its guard, leasehold leaves a lock that is free after a ttl', async (t) => {
       // A shorter ttl has a successor from the beginning.
       const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words: ['--ttl', '6s'] })
-      process.kill(guardOf(contended.first).pid, 'SIGKILL')
+      const guard = guardOf(contended.first)
+      // On a busy machine, this ttl has one, too.
+      const successor = successorOf(guard)
+      if (successor) process.kill(successor.pid, 'SIGKILL')
+      process.kill(guard.pid, 'SIGKILL')
       contended.first.signal('SIGKILL')
       await assertFreeAfter(6_000, now(), contended)
     })
@@ -104,7 +109,7 @@ overStores(
     for (const ttl of [4_500, 6_000]) {
       const words = ['--ttl', `${ttl}ms`, '--grace', '30s']
 
-      test(`with its successor, ttl ${ttl} ms: the guard kills the command before the lock is free`, async (t) => {
+      test(`killed with its successor, ttl ${ttl} ms: the guard kills the command before the lock is free`, async (t) => {
         const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words })
         const guard = guardOf(contended.first)
         contended.first.signal('SIGKILL')
@@ -115,7 +120,7 @@ overStores(
         assert.ok(end - killed < ttl, `${end - killed} ms`)
       })
 
-      test(`with each successor, ttl ${ttl} ms: the guard kills the command before the lock is free`, async (t) => {
+      test(`killed with each successor, ttl ${ttl} ms: the guard kills the command before the lock is free`, async (t) => {
         const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words })
         const guard = guardOf(contended.first)
         let kills = 0
@@ -126,7 +131,7 @@ overStores(
             process.kill(successor.pid, 'SIGKILL')
             kills++
           } catch {
-            // It has just ended.
+            // The process has just ended.
           }
         }, 20)
         atEnd(t, () => clearInterval(timer))
@@ -136,7 +141,7 @@ overStores(
       })
     }
 
-    test('with its guard, with a short ttl: the successor kills the command', async (t) => {
+    test('if the guard is killed, too, and the ttl is short, the successor kills the command', async (t) => {
       const words = ['--ttl', '1s', '--grace', '0']
       const contended = await contend(t, store.url, store.key(), { clean: FOR_EVER, words })
       process.kill(guardOf(contended.first).pid, 'SIGKILL')
@@ -146,6 +151,8 @@ overStores(
     })
   },
   sharedStoreNames,
+  // The tests mostly wait for grace periods and ttls.
+  { concurrency: 2 },
 )
 
 describe('leasehold run, killed', { timeout: 60_000 }, () => {
@@ -235,6 +242,41 @@ describe('leasehold run without its guard', { timeout: 60_000 }, () => {
       assert.equal(ended.code, code, ended.stderr)
     })
   }
+
+  test('if the lock is lost before the guard watches, the command has not "started"', { skip }, async (t) => {
+    const folder = temporaryFolder(t)
+    const [store, ran] = [`sqlite:${join(folder, 'locks.db')}`, join(folder, 'ran')]
+    const env = { NODE_OPTIONS: `--require ${SLOW_SUCCESSOR}`, RAN: ran, 'a.name': 'dropped by a shell' }
+    const script = `trap '' TERM; echo runs; sleep 600 & while :; do wait; done`
+    const words = ['run', 'k', '-s', store, '--ttl', '500ms', '--grace', '3s', '--json', '--', 'sh', '-c', script]
+    const locks = createLockClient(store)
+    atEnd(t, () => locks.close())
+    const running = leasehold(t, words, env)
+    await running.says(/runs/)
+    assert.equal(await locks.forceRelease('k'), true)
+    const { code, stderr } = await running.ended
+    assert.equal(code, 70, stderr)
+    const events = [...stderr.matchAll(/"event":"(\w+)"/g)].map(([, event]) => event)
+    assert.deepEqual(events, ['waiting', 'acquired', 'lost', 'ended'])
+  })
+
+  test('if leasehold is stopped until its lock is lost, the command behind a gate is not run', { skip }, async (t) => {
+    const folder = temporaryFolder(t)
+    const [store, ran] = [`sqlite:${join(folder, 'locks.db')}`, join(folder, 'ran')]
+    const env = { NODE_OPTIONS: `--require ${SLOW_SUCCESSOR}`, RAN: ran }
+    const stopped = leasehold(t, ['run', 'k', '-s', store, '--ttl', '2s', '--', 'touch', ran], env)
+    const isGate = ({ parent, args }) => parent === stopped.pid && args.includes('LEASEHOLD_GATE')
+    await until('the gate to wait for the successor', () => processes().some(isGate))
+    stopped.signal('SIGSTOP')
+    const locks = createLockClient(store)
+    atEnd(t, () => locks.close())
+    const lease = await locks.acquire('k')
+    stopped.signal('SIGCONT')
+    const { code, stderr } = await stopped.ended
+    assert.equal(existsSync(ran), false, 'the command ran')
+    assert.equal(code, 70, stderr)
+    await lease.release()
+  })
 
   test('if the guard ends before it watches, the command without a gate is stopped', { skip }, async (t) => {
     const { code, stderr } = await runWith(t, DEAD_GUARD, { env: [UNGATED], command: ['sleep', '600'] })

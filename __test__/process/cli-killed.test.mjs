@@ -1,5 +1,6 @@
-// `leasehold run` killed (SIGKILL) while it starts its command: that either never runs, or is ended. Its standard output is the
-// command's, so the end of that says that nothing is left.
+// `leasehold run` is killed (SIGKILL) while it starts its command. The command then either never
+// runs, or is ended. The command writes to the standard output of leasehold, so nothing is left
+// when that output ends.
 
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -11,34 +12,38 @@ import { sleep, until, within } from '../support/clock.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
 const KILLED_AT = fileURLToPath(new URL('fixtures/killed-at.cjs', import.meta.url))
-/** Never ends by itself. */
+/** A command that never ends by itself. */
 const COMMAND = ['sh', '-c', 'echo runs as $$; while :; do sleep 0.05; done']
-/** The shells, which only wait, and their sleep. */
+/** How long the shells and their sleep may take to end, in ms. */
 const END = 10_000
 
 function starting(t, env = {}) {
   const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
-  return leasehold(t, ['run', 'k', '-s', store, '--grace', '0', '--json', '--', ...COMMAND], env)
+  // With a shorter ttl, a busy machine starts the successor first. Then the steps differ.
+  const words = ['--ttl', '30s', '--grace', '0', '--json']
+  return leasehold(t, ['run', 'k', '-s', store, ...words, '--', ...COMMAND], env)
 }
 
-/** Says whether the command had begun to run. */
+/**
+ * Asserts that nothing is left of `leasehold run`. Returns true if the command had begun to run.
+ */
 async function nothingIsLeft(running, what) {
   const pid = () => Number(/^runs as (\d+)\n$/.exec(running.stdout)?.[1] ?? 0)
   try {
-    const { signal } = await within(`the end of all, killed ${what}`, running.ended, END)
+    const { signal } = await within(`the end of all processes, killed ${what}`, running.ended, END)
     assert.equal(signal, 'SIGKILL')
     if (pid() > 0) await until('the command to be gone', () => !isThere(pid()))
     return pid() > 0
   } catch (error) {
-    // Lest it go on after the test as well.
+    // Otherwise, the command would run on after the test.
     if (pid() > 0) process.kill(pid(), 'SIGKILL')
     throw error
   }
 }
 
 describe('leasehold run, killed while it starts', { timeout: 240_000 }, () => {
-  const skip = process.versions.bun ? 'Bun does not hear --require in NODE_OPTIONS' : false
-  test('at each step by which it starts the command and its guard', { skip }, async (t) => {
+  const skip = process.versions.bun ? 'Bun ignores --require in NODE_OPTIONS' : false
+  test('killed at each step of starting the command and its guard, it leaves nothing running', { skip }, async (t) => {
     const file = (name) => join(temporaryFolder(t), name)
     const env = (steps, more) => ({ NODE_OPTIONS: `--require ${KILLED_AT}`, STEPS: steps, ...more })
     const all = file('steps')
@@ -58,7 +63,7 @@ describe('leasehold run, killed while it starts', { timeout: 240_000 }, () => {
     assert.ok(ran.includes(false))
   })
 
-  test('after any time', async (t) => {
+  test('killed after any time, it leaves nothing running', async (t) => {
     const ran = []
     for (let i = 0; i < 24; i++) {
       const running = starting(t)
@@ -67,6 +72,6 @@ describe('leasehold run, killed while it starts', { timeout: 240_000 }, () => {
       running.signal('SIGKILL')
       ran.push(await nothingIsLeft(running, `after ${2 * i} ms`))
     }
-    t.diagnostic(`it had begun to run in ${ran.filter(Boolean).length} of ${ran.length}`)
+    t.diagnostic(`the command had begun to run in ${ran.filter(Boolean).length} of ${ran.length}`)
   })
 })

@@ -22,7 +22,7 @@ function found(all, command = COMMAND, known = []) {
 }
 
 describe('the members of a command', () => {
-  test('the command, its session, its children, and what has its mark', () => {
+  test('are the command, its session, its children, and the processes with its mark', () => {
     const all = [
       status(1, { parent: 0 }),
       status(10),
@@ -38,13 +38,13 @@ describe('the members of a command', () => {
     assert.deepEqual(found(all), [10, 11, 12, 13, 14, 15, 16])
   })
 
-  test('with an empty mark, neither a process nor its children are members', () => {
+  test('do not include a process with an empty mark, nor its children', () => {
     const all = [status(10), status(11, { parent: 10, session: 10, runs: [] }), status(12, { parent: 11 })]
     assert.deepEqual(found(all), [10])
     assert.deepEqual(found(all, COMMAND, [{ ...all[1], nested: false }]), [10])
   })
 
-  test('what runs under a nested leasehold is nested', () => {
+  test('are nested if they run under a nested leasehold', () => {
     const all = [
       status(10, { runs: ['ours'] }),
       status(11, { runs: ['ours', 'inner'] }),
@@ -55,30 +55,30 @@ describe('the members of a command', () => {
     assert.deepEqual(found(all), [10, -11, -12, -13, -14])
   })
 
-  test('a member stays one when its parent is gone; a later process of its number is none', () => {
+  test('include a process whose parent is gone, but no later process with its id', () => {
     const known = membersOf([status(10), status(11, { parent: 10 })], COMMAND, [])
     assert.deepEqual(found([status(11)], COMMAND, known), [11])
     assert.deepEqual(found([status(11, { start: '7' }), status(10, { start: '7' })], COMMAND, known), [])
   })
 
-  test('the session of a later process with the id of the command is not its session', () => {
+  test('do not include the session of a later process with the id of the command', () => {
     const all = [status(10, { start: '200' }), status(11, { session: 10 }), status(12, { runs: ['ours'] })]
     assert.deepEqual(found(all), [12])
   })
 
-  test('on a terminal, the session is that of the user', () => {
+  test('do not include the session of the user on a terminal', () => {
     const all = [status(10, { session: 5 }), status(11, { session: 5 }), status(12, { session: 10 })]
     assert.deepEqual(found(all, { ...COMMAND, leads: false }), [10])
   })
 
-  test('a list that makes two processes each other’s parents comes to an end', () => {
+  test('are found in a list in which two processes are each other’s parents', () => {
     assert.deepEqual(found([status(11, { parent: 12 }), status(12, { parent: 11 })]), [])
     assert.deepEqual(found([status(11, { parent: 11 })]), [])
   })
 })
 
 describe('the mark of a command', () => {
-  test('has the runs that a process runs under, the outermost first', () => {
+  test('lists the runs that a process belongs to, the outermost first', () => {
     const outer = newMark(undefined)
     const inner = newMark(outer.mark)
     assert.notEqual(outer.run, inner.run)
@@ -86,24 +86,24 @@ describe('the mark of a command', () => {
     assert.deepEqual(runsIn(`LEASEHOLD_RUN=${newMark('').mark}\0`).length, 1)
   })
 
-  test('may be empty, or not there', () => {
+  test('may be empty or missing', () => {
     assert.deepEqual(runsIn('A=1\0LEASEHOLD_RUN=\0B=2\0'), [])
     assert.equal(runsIn('A=LEASEHOLD_RUN=x\0LEASEHOLD_RUNS=x\0'), undefined)
     assert.equal(runsIn(''), undefined)
   })
 })
 
-describe('what /proc says', () => {
+describe('the parser of /proc', () => {
   const stat = (state, threads) => `7 (a) R 1) ${state} 2 3 4 0 -1 0 0 0 0 0 0 0 0 0 20 0 ${threads} 0 12345 0`
 
-  test('of a process', () => {
+  test('reads the status of a process', () => {
     const expected = { pid: 7, parent: 2, group: 3, session: 4, start: '12345', dead: false }
     assert.deepEqual(parseStatus(7, stat('S', 1)), expected)
     assert.equal(parseStatus(7, stat('Z', 1)).dead, true)
     assert.equal(parseStatus(7, stat('Z', 2)).dead, false, 'its other threads run')
   })
 
-  test('of whether it hides processes', () => {
+  test('finds out whether /proc hides processes', () => {
     const mounts = (options) => `sysfs /sys sysfs rw 0 0\nproc /proc proc ${options} 0 0\ntmpfs /tmp tmpfs rw 0 0\n`
     assert.equal(isHiding(mounts('rw,nosuid,hidepid=2')), true)
     assert.equal(isHiding(mounts('rw,hidepid=invisible,gid=4')), true)

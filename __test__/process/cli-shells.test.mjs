@@ -25,7 +25,9 @@ const HANGS = ['-c', 'read -r _; kill -USR1 "$0"; exec sleep 10']
 const HANGS_SILENTLY = ['-c', 'read -r _; exec /bin/sleep 30']
 const NEVER_RENEWS = ['-c', 'exit 1']
 
-/** Takes the place of `sleep` where each pause of the guard takes long. It sends the only signal. */
+/**
+ * Takes the place of `sleep` where each pause of the guard takes long. It sends the only signal.
+ */
 const SLOW_SLEEP = `#!/bin/sh
 [ -e "$0.sent" ] || { : >"$0.sent"; kill -USR1 "$PPID"; echo sent; }
 exec /bin/sleep 2.35
@@ -72,7 +74,7 @@ async function guard(t, words, successor, work, { ttl = TTL, env = process.env, 
   shell.stdout.on('data', (said) => {
     if (mark !== undefined && String(said).includes(mark)) start = now()
   })
-  // This process is gone, as far as the guard can tell.
+  // To the guard, leasehold is gone when this input ends.
   shell.stdin.end()
   const [code, signal] = await once(target, 'exit')
   return { code, signal, after: now() - start }
@@ -104,7 +106,7 @@ describe('the guard of leasehold run', { timeout: 120_000, skip: process.platfor
 
       for (const [what, safe, [least, most]] of [
         ['until then', [-1_000, 5_000], [4_000, 7_000]],
-        ['not at all if that is over', [5_000, -1_000], [0, 1_000]],
+        ['not at all if that time is over', [5_000, -1_000], [0, 1_000]],
       ]) {
         test(`lets the command run until the lock is no longer safe, as leasehold reports it: ${what}`, async (t) => {
           const { signal, after } = await guard(t, shell, HANGS_SILENTLY, GRACE, { safe })
@@ -129,7 +131,7 @@ describe('the guard of leasehold run', { timeout: 120_000, skip: process.platfor
         await until('the process to be killed', () => !isThere(Number(pid)))
       })
 
-      test('with long pauses, counts from the last renewal, not from when the shell hears of it', async (t) => {
+      test('with long pauses, counts from the last renewal, not from when the shell gets the signal', async (t) => {
         const folder = temporaryFolder(t)
         writeFileSync(join(folder, 'sleep'), SLOW_SLEEP, { mode: 0o755 })
         const env = { ...process.env, PATH: `${folder}:${process.env.PATH}` }

@@ -1,4 +1,5 @@
-// Which store the command `leasehold` uses: a quorum of the environment, and a master with its replicas.
+// Tests which store the command `leasehold` uses: a quorum of the environment, and a master with
+// its replicas.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -6,7 +7,7 @@ import { run } from '../support/cli.mjs'
 import { startRedis } from '../support/servers.mjs'
 
 describe('leasehold, and its store', { timeout: 120_000 }, () => {
-  test('a quorum of the environment, and no password of it in a message', async (t) => {
+  test('leasehold uses a quorum of the environment, and shows no password of it in a message', async (t) => {
     const urls = [1, 2, 3].map((port) => `redis://:hunter2@127.0.0.1:${port}`)
     const asked = (store) => run(t, ['inspect', 'k', '--json'], { LEASEHOLD_URL: store })
     for (const between of [' ', '\n', ' \t\n ']) {
@@ -30,7 +31,7 @@ describe('leasehold, and its store', { timeout: 120_000 }, () => {
     }
   })
 
-  test('--min-replicas takes no lock that too few replicas have', async (t) => {
+  test('--min-replicas acquires no lock that too few replicas have', async (t) => {
     const master = await startRedis(t)
     const words = ['--min-replicas', '1', '-s', master.url(), '--', 'echo', 'it has it']
     const { code, stdout, stderr } = await run(t, ['run', 'k', '--try', ...words])
@@ -42,7 +43,7 @@ describe('leasehold, and its store', { timeout: 120_000 }, () => {
     assert.deepEqual([done, said], [0, 'it has it\n'], wrong)
   })
 
-  test('doctor --strict fails when one server of a quorum has another password, without it the others will do', async (t) => {
+  test('doctor --strict fails if one server of a quorum has another password; doctor without --strict succeeds', async (t) => {
     const durable = ['--appendonly', 'yes', '--appendfsync', 'always']
     const servers = await Promise.all(
       [[], [], ['--requirepass', 'hunter2']].map((more) => startRedis(t, { args: [...durable, ...more] })),

@@ -1,4 +1,5 @@
-// `leasehold` on a real terminal: what it asks, what it draws, and what Ctrl-C does; and without anybody who reads it.
+// `leasehold` on a real terminal: its questions, its tables and Ctrl-C. Also `leasehold` without a
+// reader of its output.
 
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
@@ -11,7 +12,10 @@ import { atEnd } from '../support/endings.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 import { CTRL_C, CTRL_D, onTerminal } from '../support/terminal.mjs'
 
-/** A client, the folder of its store, and the variables that lead `leasehold` there. */
+/**
+ * Returns a client, the folder of its store, and the variables that make `leasehold` use that
+ * store.
+ */
 function open(t) {
   const folder = temporaryFolder(t)
   const store = `sqlite:${join(folder, 'locks.db')}`
@@ -34,15 +38,15 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
     ['nothing', '\r', false],
     ['Ctrl-C', CTRL_C, false],
     ['Ctrl-D', CTRL_D, false],
-    ['Ctrl-C behind a y', `y${CTRL_C}`, false],
+    ['Ctrl-C after a y', `y${CTRL_C}`, false],
   ]) {
-    test(`release --force asks, and is answered ${what}`, async (t) => {
+    test(`release --force asks the user, and obeys the answer ${what}`, async (t) => {
       const { locks, env } = open(t)
       const lease = await locks.acquire('nightly')
       const asking = onTerminal(t, ['release', 'nightly', '--force'], env)
       await asking.says(/the test.*Its holder may still be at work.*Take it away\? \[y\/N\] /s)
       asking.type(typed)
-      const { code, stdout } = await within('its end', asking.ended)
+      const { code, stdout } = await within('the end of leasehold', asking.ended)
       const said = stdout.slice(stdout.indexOf('[y/N] ')).split('\r\n').slice(1)
       const end = isTaken ? '"nightly" was taken away' : 'nothing was done'
       assert.deepEqual([code, said.at(-2), said.at(-1)], [isTaken ? 0 : 1, end, ''], stdout)
@@ -52,10 +56,10 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
     })
   }
 
-  test('watch draws a table, draws it anew when something changes, and ends with Ctrl-C and 0', async (t) => {
+  test('watch draws a table again at each change, and Ctrl-C ends it with exit code 0', async (t) => {
     const { locks, env } = open(t)
     const watching = onTerminal(t, ['watch', '--interval', '50ms'], env)
-    /** Clears the terminal, and draws a table whose rows are like that. */
+    /** Waits for a cleared terminal and a table with these rows. */
     const drawn = (held, rows) =>
       watching.says(new RegExp(`\u001b\\[H\u001b\\[J[^\u001b]*${held} held\r\n\r\n${rows}(?=\u001b|$)`))
     await drawn(0, '\r\n')
@@ -68,11 +72,11 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
     const before = watching.stdout.length
     await until('an empty table', () => / 0 held\r\n\r\n\r\n/.test(watching.stdout.slice(before)))
     watching.type(CTRL_C)
-    const { code, signal } = await within('its end', watching.ended)
+    const { code, signal } = await within('the end of leasehold', watching.ended)
     assert.deepEqual([code, signal], [0, null])
   })
 
-  test('run: a nested leasehold that is killed: the lock stays held until its command is gone, too', {
+  test('if a nested leasehold is killed, the lock stays held until its command is gone, too', {
     skip: process.platform !== 'linux' && 'other systems do not show the processes of a command',
   }, async (t) => {
     const { locks, env } = open(t)
@@ -87,7 +91,7 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
     await lease.release()
   })
 
-  test('run: Ctrl-C ends the command at once: the lock stays held until what it started is gone, too', {
+  test('if Ctrl-C ends the command at once, the lock stays held until the processes that it started are gone, too', {
     skip: process.platform !== 'linux' && 'other systems do not show the processes of a command',
   }, async (t) => {
     const { locks, env } = open(t)
@@ -102,7 +106,7 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
     await lease.release()
   })
 
-  test('run: a terminal that is closed does not end a command that bears it, nor keep us from releasing', async (t) => {
+  test('a closed terminal does not end a command that ignores SIGHUP, and the lock is released', async (t) => {
     const { locks, folder, env } = open(t)
     const command = `trap '' HUP; cd ${folder}; echo $PPID ready; until [ -e go ]; do sleep 0.05; done; echo done > end`
     const running = onTerminal(t, ['run', 'k', '--verbose', '--', 'sh', '-c', command], env)
@@ -116,9 +120,9 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
   })
 })
 
-describe('leasehold whose words nobody reads', { timeout: 60_000 }, () => {
+describe('leasehold without a reader of its output', { timeout: 60_000 }, () => {
   for (const how of ['--verbose', '--json']) {
-    test(`run ${how}: the command goes on, and its exit code is ours`, async (t) => {
+    test(`run ${how} lets the command run on, and has its exit code`, async (t) => {
       const { locks, folder, env } = open(t)
       const lease = await locks.acquire('k')
       const command = `cd ${folder}; echo unread; until [ -e go ]; do sleep 0.05; done; echo done > end; exit 7`
@@ -128,36 +132,36 @@ describe('leasehold whose words nobody reads', { timeout: 60_000 }, () => {
       await lease.release()
       await until('the command to have the lock', async () => (await locks.inspect('k'))?.fence > lease.fence)
       writeFileSync(join(folder, 'go'), '')
-      assert.deepEqual(await within('its end', running.exited), { code: 7, signal: null })
+      assert.deepEqual(await within('the end of leasehold', running.exited), { code: 7, signal: null })
       assert.ok(existsSync(join(folder, 'end')))
       assert.equal(await locks.inspect('k'), null)
     })
   }
 
-  test('run: a lock that is lost still stops the command, and is 70', async (t) => {
+  test('run still stops the command when the lock is lost, and its exit code is 70', async (t) => {
     const { locks, folder, env } = open(t)
     const end = join(folder, 'end')
-    // A shell whose sleep is ended may want to say so.
+    // A shell may report that its sleep was ended.
     const command = `trap '' PIPE; trap 'echo stopped > ${end}; exit 0' TERM; echo ready; while :; do sleep 0.05; done`
     const running = leasehold(t, ['run', 'k', '--ttl', '500ms', '-v', '--', 'sh', '-c', command], env)
     await running.says(/ready/)
     for (const name of ['stdout', 'stderr']) running.process[name].destroy()
     await locks.forceRelease('k')
-    assert.deepEqual(await within('its end', running.exited), { code: 70, signal: null })
+    assert.deepEqual(await within('the end of leasehold', running.exited), { code: 70, signal: null })
     assert.ok(existsSync(end))
   })
 
-  test('others that fail have their exit code, and those that answer end with 0', async (t) => {
+  test('ls fails with its usual exit code, and watch ends with 0', async (t) => {
     const { locks, env } = open(t)
     const failing = leasehold(t, ['ls', '--store', 'redis://127.0.0.1:1', '--store-timeout', '200ms'])
     failing.process.stderr.destroy()
-    assert.deepEqual(await within('its end', failing.exited), { code: 69, signal: null })
+    assert.deepEqual(await within('the end of leasehold', failing.exited), { code: 69, signal: null })
     const lease = await locks.acquire('first')
     const watching = leasehold(t, ['watch', '--interval', '50ms'], env)
     await watching.says(/"first" held/)
     watching.process.stdout.destroy()
-    // There is something to say.
+    // The release makes watch write.
     await lease.release()
-    assert.deepEqual(await within('its end', watching.exited), { code: 0, signal: null })
+    assert.deepEqual(await within('the end of leasehold', watching.exited), { code: 0, signal: null })
   })
 })

@@ -1,4 +1,4 @@
-// What the command `leasehold` tells of locks and stores, to people and to programs.
+// Tests what the command `leasehold` reports of locks and stores, as text and as JSON.
 
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
@@ -17,8 +17,8 @@ const COMMANDS = ['run', 'ls', 'inspect', 'watch', 'release', 'doctor', 'demo', 
 overStores(
   'leasehold on',
   (store) => {
-    test('ls, inspect and release tell of a lock and take it away, in words and as JSON', async (t) => {
-      // Escapes, because what others named must not steer our terminal.
+    test('ls and inspect show a lock, and release takes it away, as text and as JSON', async (t) => {
+      // The key has escapes: names that other clients chose must not control our terminal.
       const [prefix, key] = [`${store.key()}:`, 'a\u001b[2Jb']
       const locks = store.client(t, { name: 'holder', prefix, ttl: 20_000 })
       const other = store.client(t, { name: 'waiter', prefix })
@@ -26,7 +26,7 @@ overStores(
       const lease = await locks.acquire(key)
       await locks.readWriteLock('r').read.acquire()
       const next = other.acquire(key, { wait: 30_000 })
-      await until('it to wait', async () => (await locks.inspect(key)).waiters.length === 1)
+      await until('the waiter to wait', async () => (await locks.inspect(key)).waiters.length === 1)
 
       const listed = await call('ls')
       assert.equal(listed.code, 0, listed.stderr)
@@ -37,7 +37,7 @@ overStores(
       assert.deepEqual(second.slice(0, 3), ['r', 'shared', 'holder'])
       const list = JSON.parse((await call('ls', '--json', 'r*')).stdout)
       assert.deepEqual([list.complete, list.locks.map((lock) => lock.key)], [true, ['r']])
-      assert.ok(!('waiting' in list.locks[0]), 'nobody waits in that process, whoever waits')
+      assert.ok(!('waiting' in list.locks[0]), 'the list counts no waiters of the command itself')
 
       const inspected = await call('inspect', key)
       assert.equal(inspected.code, 0)
@@ -55,7 +55,7 @@ overStores(
         const refused = await call('release', key, ...words)
         assert.deepEqual([refused.code, refused.stdout], [64, ''])
       }
-      assert.equal((await locks.inspect(key)).fence, lease.fence, 'nothing was done')
+      assert.equal((await locks.inspect(key)).fence, lease.fence, 'the lock is still held')
       const released = await call('release', key, '--force', '--yes', '--json')
       assert.equal(released.code, 0, released.stderr)
       assert.equal(JSON.parse(released.stdout).released, true)
@@ -64,7 +64,7 @@ overStores(
       assert.deepEqual([free.code, free.stdout], [1, '"a\\u001b[2Jb" is free already\n'])
     })
 
-    test('watch tells line by line what is held, changes hands, and is free', async (t) => {
+    test('watch writes a line when a lock is held, changes hands, and is free', async (t) => {
       const prefix = `${store.key()}:`
       const [a, b] = ['a', 'b'].map((name) => store.client(t, { name, prefix }))
       const words = ['watch', 'k*', '--json', '--interval', '50ms', '--store', store.url, '--prefix', prefix]
@@ -82,7 +82,7 @@ overStores(
       assert.equal(code, 0)
       assert.doesNotMatch(stdout, /"waiting"/)
     })
-    test('an id that was done once is remembered, and not held', async (t) => {
+    test('ls and inspect show an id that was done once as remembered, not as held', async (t) => {
       const [prefix, id] = [`${store.key()}:`, 'mail@once:user%40b']
       const locks = store.client(t, { name: 'web-1', prefix })
       const call = (...words) => run(t, [...words, '--store', store.url, '--prefix', prefix])
@@ -95,7 +95,7 @@ overStores(
       const [head, details, ...rest] = stdout.split('\n')
       assert.equal(head, `"${id}" is remembered as done, or its work still runs`)
       assert.match(details, new RegExp(`^  by web-1, fence ${fence}, for (10 m 0|9 m \\d+) s more$`))
-      assert.deepEqual(rest, [''], 'nobody waits for an id')
+      assert.deepEqual(rest, [''], 'an id has no waiters')
       const [, row] = (await call('ls', '*@once:*')).stdout.split('\n').map((line) => line.split(/ {2,}/))
       assert.deepEqual(row.slice(0, 4), [id, 'once', 'web-1', String(fence)])
       const watched = await call('watch', '*@once:*', '--looks', '1')
@@ -116,15 +116,15 @@ overStores(
 )
 
 describe('leasehold', { timeout: 120_000 }, () => {
-  test('doctor says what is wrong, and fails where locks can’t be had', async (t) => {
-    // Which forgets locks when its memory is full: a warning.
+  test('doctor reports problems, and fails if locks can’t be acquired', async (t) => {
+    // This server forgets locks when its memory is full, which is a warning.
     const args = ['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru']
     const store = (await startRedis(t, { args })).url()
     const fit = await run(t, ['doctor', '-s', store])
     assert.equal(fit.code, 0, fit.stderr)
     assert.match(fit.stdout, /^warning eviction$/m)
     assert.equal(fit.stdout.split(store).length, 2, `it is named once:\n${fit.stdout}`)
-    assert.ok(!fit.stdout.includes('\u001b'), 'colours are for terminals')
+    assert.ok(!fit.stdout.includes('\u001b'), 'only a terminal gets colors')
     const coloured = { FORCE_COLOR: '1' }
     assert.ok((await run(t, ['doctor', '-s', store], coloured)).stdout.includes('\u001b'))
     assert.ok(!(await run(t, ['doctor', '-s', store], { ...coloured, NO_COLOR: '1' })).stdout.includes('\u001b'))
@@ -157,7 +157,7 @@ describe('leasehold', { timeout: 120_000 }, () => {
     assert.doesNotMatch(gone.stdout + gone.stderr, /hunter2/)
   })
 
-  test('bench measures three things', async (t) => {
+  test('bench measures one contender, four contenders and hand-overs', async (t) => {
     const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
     const { code, stdout, stderr } = await run(t, [
       'bench',
@@ -178,14 +178,14 @@ describe('leasehold', { timeout: 120_000 }, () => {
     for (const { perSecond, p50, p99 } of measured) assert.ok(perSecond > 1 && p50 > 0 && p99 >= p50, stdout)
   })
 
-  test('demo shows no lock at all what it is good for, as JSON', async (t) => {
+  test('demo --without-lock reports the faults as JSON', async (t) => {
     const { code, stdout, stderr } = await run(t, ['demo', '--without-lock', '--json'])
     assert.equal(code, 1, stderr)
     const { ok, faults } = JSON.parse(stdout)
     assert.ok(!ok && faults.length > 0, stdout)
   })
 
-  test('help teaches at every level, and the version is the package’s', async (t) => {
+  test('every command has a help text, and the version is that of the package', async (t) => {
     const help = await run(t, ['--help'])
     assert.equal(help.code, 0)
     assert.equal((await run(t, [])).stderr, help.stdout)
@@ -241,7 +241,7 @@ describe('leasehold', { timeout: 120_000 }, () => {
     [['ls', '--store', 'mysql://x'], /the scheme of a store/],
     [['--json', 'ls'], /a command comes before its options/],
   ]) {
-    test(`wrong usage is said in one line: ${words.join(' ')}`, async (t) => {
+    test(`wrong usage is reported in one line: ${words.join(' ')}`, async (t) => {
       const env = { LEASEHOLD_URL: `sqlite:${join(temporaryFolder(t), 'locks.db')}` }
       const { code, stdout, stderr } = await run(t, words, env)
       assert.deepEqual([code, stdout], [64, ''], stderr)
@@ -250,7 +250,32 @@ describe('leasehold', { timeout: 120_000 }, () => {
     })
   }
 
-  test('watch --json tells of a store that went away as JSON, too, and goes on when it is back', async (t) => {
+  const [secret, url] = ['s3cr3t', 'redis://:s3cr3t@127.0.0.1:1']
+  for (const words of [
+    ['doctor', url],
+    [url, 'ls'],
+    ['help', url],
+    ['inspect', 'k', url],
+    ['ls', 'p', url, '--json'],
+    ['run', 'k', url, '--', 'true'],
+    ['run', 'k', '--wait', url, '--', 'true'],
+    ['ls', '--limit', url],
+    ['ls', '--min-replicas', url],
+    ['--password=s3cr3t', 'doctor'],
+    ['doctor', '--password=s3cr3t'],
+    ['doctor', `--${url}=1`],
+    [`--${url}`, 'doctor'],
+    ['ls', '--store', 'rediss://127.0.0.1:1', '--tls-key', `-----BEGIN PRIVATE KEY-----\n${secret}\n-----END`],
+    ['ls', '--store', 'rediss://127.0.0.1:1', `--tls-cert=${secret}`, '--json'],
+  ]) {
+    test(`an error has no password: ${words.join(' ').replaceAll(secret, '***').replaceAll('\n', ' ')}`, async (t) => {
+      const { code, stdout, stderr } = await run(t, words)
+      assert.deepEqual([code, stdout], [64, ''], stderr)
+      assert.doesNotMatch(stderr, /s3cr3t/)
+    })
+  }
+
+  test('watch --json reports an unreachable store as JSON, too, and continues when the store is back', async (t) => {
     const server = await startRedis(t)
     const store = server.url()
     const locks = createLockClient(store)
@@ -274,7 +299,7 @@ describe('leasehold', { timeout: 120_000 }, () => {
     }
   })
 
-  test('of a quorum what its servers said is told, to people and as JSON', async (t) => {
+  test('an error of a quorum has the errors of its servers, as text and as JSON', async (t) => {
     const servers = [1, 2, 3].flatMap((port) => ['-s', `redis://127.0.0.1:${port}`])
     const words = await run(t, ['inspect', 'k', ...servers])
     assert.equal(words.code, 69)

@@ -1,4 +1,4 @@
-// A Redis Cluster whose masters go, and whose slots move, while clients take turns at its locks.
+// A Redis Cluster whose masters fail, and whose slots move, while clients take turns at its locks.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -7,12 +7,12 @@ import { now, sleep, until } from '../support/clock.mjs'
 import { startCluster } from '../support/cluster.mjs'
 import { atEnd } from '../support/endings.mjs'
 
-/** How much longer than the failover itself a lock may be out of reach. */
+/** How much longer than the failover itself a lock may be unavailable, in ms. */
 const SOON = 1_000
 
 const slotOf = (cluster, key) => cluster.slotOf(`lock:${key}`)
 
-/** So many keys whose locks different masters have. */
+/** Returns `count` keys whose locks are on different masters. */
 async function keysApart(cluster, count) {
   const found = new Map()
   for (let n = 0; found.size < count; n++) {
@@ -22,7 +22,7 @@ async function keysApart(cluster, count) {
   return [...found.values()]
 }
 
-/** Takes turns at `key`. Everything that happens is noted with its time. */
+/** Takes turns at `key`. Notes each turn and each error with its time. */
 async function takeTurns(locks, key, notes, isOver) {
   while (!isOver()) {
     try {
@@ -31,7 +31,7 @@ async function takeTurns(locks, key, notes, isOver) {
         await sleep(2)
       })
     } catch (error) {
-      // Each trouble is one of the library's own errors, told to whoever it concerns.
+      // An error must be one of the library's own.
       assert.ok(error instanceof LockError, error)
       notes.push({ at: now(), key, error })
       await sleep(5)
@@ -60,19 +60,20 @@ for (const [how, fail] of [
     const begun = now()
     await fail(cluster, slot)
     const served = now()
-    // A lease that the old master granted and did not pass on ends by its ttl; this long the others may have to wait.
+    // A lease that the old master granted but did not replicate ends by its ttl. The waiters may
+    // have to wait that long.
     await sleep(how === 'gives way' ? 2_000 : 8_000)
     isOver = true
     await Promise.all(work)
     const turns = (key) => notes.filter((note) => note.key === key && note.fence)
     const back = turns(keys[0]).find(({ at }) => at > served)
-    assert.ok(back, 'nobody gets the lock any more')
-    // A lease that was held when the master went is not released, or handed to somebody who does not hear of it.
+    assert.ok(back, 'the lock is never acquired again')
+    // The time may include a lease that was held at the failover and could not be released, or that
+    // was granted to a waiter that did not get the reply.
     t.diagnostic(`failover ${Math.round(served - begun)} ms, service ${Math.round(back.at - begun)} ms after the loss`)
     const lost = notes.filter((note) => note.error)
-    t.diagnostic(`${notes.length} turns; troubles told: ${lost.map(({ error }) => error.code).join() || 'none'}`)
+    t.diagnostic(`${notes.length} turns; errors: ${lost.map(({ error }) => error.code).join() || 'none'}`)
     assert.ok(back.at - served < SOON, `${back.at - served} ms later than the failover`)
-    // Fences only grow, whoever had them.
     for (const key of keys) {
       const fences = turns(key).map(({ fence }) => fence)
       assert.ok(fences.length > 100 && fences.every((fence, i) => i === 0 || fence > fences[i - 1]), key)
@@ -80,7 +81,7 @@ for (const [how, fail] of [
   })
 }
 
-test('minReplicas: it is the replicas of a lock’s own slot that count', { timeout: 120_000 }, async (t) => {
+test('minReplicas counts the replicas of the lock’s own slot', { timeout: 120_000 }, async (t) => {
   const cluster = await startCluster(t)
   const locks = createLockClient({ store: cluster.url(), minReplicas: 1, storeTimeout: 2_000 })
   atEnd(t, () => locks.close())
@@ -89,7 +90,7 @@ test('minReplicas: it is the replicas of a lock’s own slot that count', { time
   const slot = await slotOf(cluster, keys[0])
   const { old, master } = await cluster.failOver(slot)
   const look = await master.command()
-  /** Resolves when what is written now is with the replica. */
+  /** Resolves when the replica has all writes up to now. */
   const followed = () =>
     until('the old master to follow', async () => {
       await look('SET', `{lock:${keys[0]}}:written`, 1)
@@ -113,7 +114,7 @@ test('minReplicas: it is the replicas of a lock’s own slot that count', { time
   }
 })
 
-test('slots that move under load lose nothing', { timeout: 120_000 }, async (t) => {
+test('slots that move under load lose no lease', { timeout: 120_000 }, async (t) => {
   const cluster = await startCluster(t, { replicas: false })
   const clients = [1, 2, 3].map(() => createLockClient({ store: cluster.url(), ttl: 2_000 }))
   for (const client of clients) atEnd(t, () => client.close())
@@ -134,7 +135,7 @@ test('slots that move under load lose nothing', { timeout: 120_000 }, async (t) 
       const slot = await slotOf(cluster, name)
       const { id } = await cluster.masterOf(slot)
       const others = (await cluster.masters()).filter((master) => master.id !== id)
-      // As slowly as a full one.
+      // Moves the slot as slowly as if it were full.
       await cluster.moveSlot(slot, others[Math.floor(moves / keys.length) % 2], { atOnce: 1, pause: 10 })
     }
   }
@@ -159,6 +160,6 @@ test('slots that move under load lose nothing', { timeout: 120_000 }, async (t) 
     )
     const gap = Math.max(...turns.slice(1).map(({ at }, i) => at - turns[i].at))
     t.diagnostic(`the longest without a turn at ${key}: ${Math.round(gap)} ms`)
-    assert.ok(gap < 2_000, `nobody had ${key} for ${gap} ms`)
+    assert.ok(gap < 2_000, `${key} was not acquired for ${gap} ms`)
   }
 })

@@ -1,5 +1,5 @@
-// Promise 1, mutual exclusion, and promise 3, fences only grow: two processes with 8 contenders each increment a
-// counter that nothing but the lock protects, while one of them may be killed at any time.
+// Mutual exclusion, and fences that only grow: two processes with 8 contenders each increment a
+// counter that only the lock protects, while one of them may be killed at any time.
 
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
@@ -12,7 +12,7 @@ import { randomFrom } from '../support/random.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 import { openStore, sharedStoreNames } from '../support/stores.mjs'
 
-const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 6)
+const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 3)
 const TTL = 1_000
 
 function check(t, path) {

@@ -1,5 +1,5 @@
-// Promise 6, a crash costs one ttl: whoever dies, holding or about to be handed the lock, the next one gets it in time, and
-// only one does.
+// After a crash, the lock is free within one ttl. If the holder or the next waiter dies, exactly
+// one of the other waiters gets the lock in time.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -13,10 +13,16 @@ import { openStore, sharedStoreNames } from '../support/stores.mjs'
 
 const REPEAT = Number(process.env.LEASEHOLD_TEST_REPEAT ?? 5)
 const TTL = 500
-/** How long after a kill the lock is somebody else's: the embedded store sees that the process is gone. */
+/**
+ * How long after a kill another client has the lock, in ms. The embedded store sees that the
+ * process is gone.
+ */
 const IN_TIME = { redis: TTL + 50, 'redis-cluster': TTL + 50, sqlite: 200 }
 
-/** How late this machine is: the longest that a timer of 1 ms overslept until `stop` is called. */
+/**
+ * Measures how late the timers of this machine are: the longest oversleep of a timer of 1 ms, until
+ * `stop` is called.
+ */
 function measureLag() {
   let lag = 0
   let last = now()
@@ -44,13 +50,16 @@ for (const name of sharedStoreNames) {
       return { store, locks, crowd }
     }
 
-    /** Exactly one of the crowd gets the lock, and `waiting` go on waiting. Resolves to the event of the one. */
+    /**
+     * Asserts that exactly one of the waiters gets the lock, and that `waiting` waiters still wait.
+     * Resolves to the event of the one that was served.
+     */
     async function onlyOne(children, locks, key, waiting) {
       const served = () => told(children, key).filter(({ event }) => event === 'served')
-      await until('somebody to be served', () => served().length > 0)
+      await until('a waiter to be served', () => served().length > 0)
       await queued(locks, key, waiting)
       assert.equal((await locks.inspect(key)).fence, served()[0].fence)
-      // All the others first: what is given back would else be theirs.
+      // The others give up first. Otherwise, one of them would get the released lease.
       await Promise.all(children.map((child) => child.ask('giveUp')))
       await queued(locks, key, 0)
       const events = told(children, key)
@@ -60,13 +69,14 @@ for (const name of sharedStoreNames) {
       return events[0]
     }
 
-    test('a holder is killed while 50 wait in 3 processes: one gets the lock, in time', async (t) => {
+    test('after a holder is killed, one of 50 waiters in 3 processes gets the lock, in time', async (t) => {
       const { store, locks, crowd } = await setUp(t)
       const children = await Promise.all([crowd(), crowd(), crowd()])
       const spans = []
       for (let round = 0; round < REPEAT; round++) {
         const key = randomUUID()
-        // By turns: it found the lock free; it was handed over.
+        // In every second round, the lock is handed over to the holder; in the others, the holder
+        // finds it free.
         const before = round % 2 ? await locks.acquire(key) : undefined
         const holder = startChild(t, 'holder.mjs', { store, key, ttl: TTL })
         if (before) {
@@ -79,7 +89,7 @@ for (const name of sharedStoreNames) {
           await child.ask('join', { ids, key, hold: 'stay' })
         }
         await queued(locks, key, 50)
-        // Anywhere between two renewals.
+        // Kill the holder at any time between two renewals.
         await sleep((round / REPEAT) * TTL)
         const lag = measureLag()
         const killed = now()
@@ -94,12 +104,12 @@ for (const name of sharedStoreNames) {
         )
         await holder.ended
       }
-      t.diagnostic(`the next one had it after ${spans.join(', ')} ms`)
+      t.diagnostic(`the next waiter had the lock after ${spans.join(', ')} ms`)
       const median = spans.toSorted((a, b) => a - b)[Math.floor(spans.length / 2)]
-      assert.ok(median <= IN_TIME[name], `half of them later than ${median} ms`)
+      assert.ok(median <= IN_TIME[name], `half of the waiters were later than ${median} ms`)
     })
 
-    test('who is to be handed the lock is killed at that moment: the next one gets it within 2 s', async (t) => {
+    test('if a waiter is killed while it is handed the lock, the next waiter gets it within 2 s', async (t) => {
       const { locks, crowd } = await setUp(t)
       const children = await Promise.all([crowd(), crowd()])
       const spans = []
@@ -113,7 +123,8 @@ for (const name of sharedStoreNames) {
           await child.ask('join', { ids: Array.from({ length: 10 }, (_, j) => `${i}-${j}`), key, hold: 'stay' })
         }
         await queued(locks, key, 21)
-        // By turns: it never hears of its luck; it dies while it hears of it.
+        // In every second round, the waiter never gets the reply; in the others, it dies while it
+        // gets the reply.
         const isDeaf = round % 2 === 0
         if (isDeaf) victim.signal('SIGSTOP')
         const released = now()
@@ -127,10 +138,10 @@ for (const name of sharedStoreNames) {
         assert.ok(first.at - released <= 2_000, `${first.at - released} ms after the release`)
         await victim.ended
       }
-      t.diagnostic(`the next one had it after ${spans.join(', ')} ms`)
+      t.diagnostic(`the next waiter had the lock after ${spans.join(', ')} ms`)
     })
 
-    test('a process of which 20 are next in line is killed: the next one of another gets it within 4 s', async (t) => {
+    test('if a process with the next 20 waiters is killed, the next waiter of another process gets the lock within 4 s', async (t) => {
       const { locks, crowd } = await setUp(t)
       const [victim, other] = await Promise.all([crowd(), crowd()])
       const key = randomUUID()
@@ -142,9 +153,10 @@ for (const name of sharedStoreNames) {
       await victim.kill()
       const released = now()
       await lease.release()
-      // A dead one has the lock for a second at most, and its place for two and a half: not a second for each of them.
+      // A dead process keeps the lock for 1 s at most, and its place for 2.5 s; not 1 s for each of
+      // its waiters.
       const first = await onlyOne([other], locks, key, 19)
-      t.diagnostic(`the next one had it after ${(first.at - released).toFixed(0)} ms`)
+      t.diagnostic(`the next waiter had the lock after ${(first.at - released).toFixed(0)} ms`)
       assert.equal(first.id, '1-0')
       assert.ok(first.at - released <= 4_000, `${first.at - released} ms after the release`)
     })

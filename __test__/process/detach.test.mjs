@@ -1,4 +1,5 @@
-// A detached lease belongs to no process: it outlives the one that held it, however that ends.
+// A detached lease belongs to no process. It outlives the process that held it, no matter how that
+// process ends.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -16,7 +17,7 @@ for (const name of sharedStoreNames) {
       ['exit', 0],
       ['kill', null],
     ]) {
-      test(`a lease goes on in another process after the one that detached it is gone: ${end}`, async (t) => {
+      test(`another process can adopt a lease after the process that detached it is gone: ${end}`, async (t) => {
         const store = await openStore(name, t)
         const [locks, others] = [createLockClient({ store }), createLockClient({ store })]
         atEnd(t, () => Promise.all([locks.close(), others.close()]))
@@ -24,7 +25,7 @@ for (const name of sharedStoreNames) {
         const child = startChild(t, 'detacher.mjs', { store, key, ttl: 10_000, time: 30_000, end })
         const { ticket, fence } = await child.next('detached')
         assert.equal((await within('the end of the process', child.ended)).code, code, child.stderr)
-        assert.equal(await others.tryAcquire(key), null, 'it is taken though its process is gone')
+        assert.equal(await others.tryAcquire(key), null, 'the lock is held though its process is gone')
         const lease = await locks.adopt(ticket)
         assert.equal(lease.fence, fence)
         assert.equal(lease.ttl, 10_000)
@@ -37,14 +38,14 @@ for (const name of sharedStoreNames) {
       })
     }
 
-    test('an heir that no longer renews keeps the lock for its own ttl, and not for the time of the ticket', async (t) => {
+    test('an adopter that no longer renews keeps the lock for its own ttl, not for the time of the ticket', async (t) => {
       const store = await openStore(name, t)
       const [locks, others] = [createLockClient({ store }), createLockClient({ store })]
       atEnd(t, () => Promise.all([locks.close(), others.close()]))
       const key = randomUUID()
       const child = startChild(t, 'detacher.mjs', { store, key, ttl: 10_000, time: 60_000, end: 'kill' })
       const { ticket, fence } = await child.next('detached')
-      // To the store, this is an heir that has died.
+      // To the store, this is an adopter that has died.
       const lease = await locks.adopt(ticket, { ttl: 300, autoRenew: false })
       assert.equal(lease.fence, fence)
       const next = await others.acquire(key, { wait: 10_000 })
@@ -52,7 +53,7 @@ for (const name of sharedStoreNames) {
       assert.equal(lease.isHeld, false)
     })
 
-    test('one that nobody adopts ends with the time it was given', async (t) => {
+    test('a detached lease that no client adopts ends with the time of its ticket', async (t) => {
       const store = await openStore(name, t)
       const locks = createLockClient({ store })
       atEnd(t, () => locks.close())

@@ -1,4 +1,5 @@
-// Promise 11 when processes end: by a signal, or by themselves after a drain.
+// A lock is never handed over while its work still runs, also when a process ends by a signal or
+// after a drain.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -13,7 +14,9 @@ const OF_SIGTERM = { code: null, signal: 'SIGTERM' }
 
 for (const name of sharedStoreNames) {
   describe(`drain: ${name}`, { timeout: 120_000 }, () => {
-    /** Starts a process that runs a section of the key `k`, and a client that wants its lock. */
+    /**
+     * Starts a process that runs a section of the key `k`, and a client that waits for its lock.
+     */
     async function running(t, options) {
       const store = await openStore(name, t)
       const locks = createLockClient({ store })

@@ -1,5 +1,5 @@
 // JavaScript may end in several ways. After each, the work that it has given to Node's thread pool
-// goes on. The lock is free only after that work.
+// continues. The lock is free only after that work.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -76,7 +76,7 @@ for (const name of sharedStoreNames) {
         reader.resume()
         await within('the lock', locks.acquire('pipe', { wait: 10_000 }))
         assert.ok(now() - before < 5_000, 'the lock is free only after its ttl')
-        // It may have ended by itself.
+        // The child may have ended by itself.
         await within('the end', child.kill(), 10_000)
       })
 
@@ -85,7 +85,7 @@ for (const name of sharedStoreNames) {
         await assert.rejects(locks.acquire('pipe', { wait: 1_500 }), LockTimeoutError)
         reader.resume()
         await within('the lock', locks.acquire('pipe', { wait: 10_000 }))
-        // It may have ended by itself.
+        // The child may have ended by itself.
         await within('the end', child.kill(), 10_000)
       })
     }
@@ -98,9 +98,9 @@ for (const name of sharedStoreNames) {
         const lease = await locks.acquire('other')
         const waiting = async () => (await locks.inspect('other')).waiters.length
         const { end } = await startWriter(t, store, { ...how, waitsFor: 'other' })
-        await until('it to wait', async () => (await waiting()) === 1)
+        await until('the acquire to wait', async () => (await waiting()) === 1)
         await end()
-        await until('it to leave the queue', async () => (await waiting()) === 0)
+        await until('the acquire to leave the queue', async () => (await waiting()) === 0)
         await lease.release()
         await within('the lock', locks.acquire('other'))
       })

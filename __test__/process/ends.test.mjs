@@ -1,4 +1,5 @@
-// Promise 7, an orderly end costs nothing: however a process ends that still can act, what it held is free at once.
+// A process that exits releases its locks. If a process can still act when it ends, its locks are
+// free at once.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -12,8 +13,8 @@ import { atEnd } from '../support/endings.mjs'
 import { openStore, sharedStoreNames } from '../support/stores.mjs'
 
 /**
- * Asserts that the locks of many.mjs are free now: the process is gone, and must have released them
- * before.
+ * Asserts that the locks of many.mjs are free now. The process is gone, so it must have released
+ * them before.
  */
 async function assertFree(locks, count) {
   const infos = await Promise.all(Array.from({ length: count }, (_, i) => locks.inspect(`k${i}`)))
@@ -48,7 +49,7 @@ for (const name of sharedStoreNames) {
       })
     }
 
-    test('20 copies of the package in one process add one listener, and the exit releases the leases of all', async (t) => {
+    test('20 copies of the package in one process add one listener, and the exit releases the leases of all copies', async (t) => {
       const store = await openStore(name, t)
       const locks = createLockClient({ store, prefix: 'many:' })
       atEnd(t, () => locks.close())
@@ -61,7 +62,7 @@ for (const name of sharedStoreNames) {
       await assertFree(locks, 20)
     })
 
-    test('releaseOnSignal: SIGTERM releases, and the process still ends of SIGTERM', async (t) => {
+    test('releaseOnSignal: SIGTERM releases the leases, and the process still ends by SIGTERM', async (t) => {
       const store = await openStore(name, t)
       const locks = createLockClient({ store, prefix: 'many:' })
       atEnd(t, () => locks.close())
@@ -79,7 +80,7 @@ for (const name of sharedStoreNames) {
       await assertFree(locks, 50)
     })
 
-    test('releaseOnSignal leaves the end to a user who listens to the signal', async (t) => {
+    test('releaseOnSignal does not end the process if the user listens to the signal', async (t) => {
       const store = await openStore(name, t)
       const locks = createLockClient({ store, prefix: 'many:' })
       atEnd(t, () => locks.close())
@@ -93,7 +94,7 @@ for (const name of sharedStoreNames) {
       assert.deepEqual(await child.ended, { code: 7, signal: null })
     })
 
-    test('without releaseOnSignal, SIGTERM ends the process as ever', async (t) => {
+    test('without releaseOnSignal, SIGTERM ends the process as usual', async (t) => {
       const store = await openStore(name, t)
       const child = startChild(t, 'many.mjs', { store, ttl: 500 })
       await child.next('held')
@@ -148,7 +149,11 @@ describe('ends: staying alive', { timeout: 120_000 }, () => {
       await child.next('last-line')
       const { code } = await within('the natural end', child.ended, 20_000)
       assert.equal(code, 0, child.stderr)
-      assert.equal(child.events.find(({ event }) => event === 'settled')?.value, proof, 'not before it was settled')
+      assert.equal(
+        child.events.find(({ event }) => event === 'settled')?.value,
+        proof,
+        'the process ended before the promise settled',
+      )
     })
   }
 

@@ -11,7 +11,7 @@ import { now, sleep, timed, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { startRedis } from '../support/servers.mjs'
 
-/** A wait that is longer than any of these tests, in ms. */
+/** A wait that is longer than each of these tests, in ms. */
 const LONG = 120_000
 const HASTY = { failFast: true, wait: LONG }
 
@@ -21,8 +21,8 @@ const clientOf = (t, store, options = {}) => {
   return client
 }
 
-/** Resolves when the client tells that the breaker of one of its servers is in `state`. */
-const told = (locks, state) =>
+/** Resolves when the client reports that the breaker of one of its servers is in `state`. */
+const reported = (locks, state) =>
   within(
     `a breaker to be ${state}`,
     (async () => {
@@ -45,7 +45,7 @@ async function untilOpen(locks, count = 1) {
   })
 }
 
-/** Every way to wait for a lock, as a call that takes options. */
+/** The ways to wait for a lock, as calls that take options. */
 const CALLS = {
   acquire: (locks, options) => locks.acquire('k', options),
   'acquire without renewal': (locks, options) => locks.acquire('k', { ...options, autoRenew: false }),
@@ -60,13 +60,13 @@ const CALLS = {
   once: (locks, options) => locks.once('k', 'id', () => {}, options),
 }
 
-// Each waits for time to pass, in processes and at a server of its own.
+// Each test waits for time to pass, with a server of its own.
 describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, () => {
   for (const [how, fail, mend] of [
     ['killed', (server) => server.kill(), (server) => server.start()],
     ['frozen', (server) => server.freeze(), (server) => server.thaw()],
   ]) {
-    test(`a server that is ${how}: every call rejects at once, as others do after their wait, and is served when it is back`, async (t) => {
+    test(`every call rejects at once while a server is ${how}, with the error of other calls, and is served when it is back`, async (t) => {
       const server = await startRedis(t)
       const locks = clientOf(t, server.url())
       await locks.ready()
@@ -94,10 +94,10 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
       const { ms } = await timed(() => assert.rejects(hasty.acquire('k'), StoreUnavailableError))
       assert.ok(ms < 2_000, `${ms} ms`)
       const waits = hasty.acquire('k', { failFast: false })
-      const back = told(locks, 'closed')
+      const back = reported(locks, 'closed')
       await mend(server)
       await back
-      const lease = await within('the one that waits', waits, 5_000)
+      const lease = await within('the call that waits', waits, 5_000)
       await lease.release()
       for (const [name, call] of Object.entries(CALLS)) {
         const held = await within(name, call(hasty, {}), 5_000)
@@ -108,7 +108,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     test(`calls that wait when a server is ${how} reject as soon as its breaker opens, and leave nothing behind`, async (t) => {
       const server = await startRedis(t, { keep: true })
       const [locks, holder] = [clientOf(t, server.url()), clientOf(t, server.url(), { name: 'holder' })]
-      const held = await holder.acquire(['k', 'few', 'k@once:id'], { ttl: 60_000 })
+      const held = await holder.acquire(['k', 'few'], { ttl: 60_000 })
       const calls = Object.entries(CALLS).filter(([name]) => name !== 'once')
       const settled = calls.map(([name, call]) =>
         call(locks, HASTY).then(
@@ -117,23 +117,23 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
         ),
       )
       // Calls with `retry` have no place in the queue.
-      await until('them to wait', async () => locks.stats().waiting >= calls.length - 1)
-      await until('the one that retries to pause', async () => locks.stats().contended >= 1)
-      const opened = told(locks, 'open')
+      await until('the calls to wait', async () => locks.stats().waiting >= calls.length - 1)
+      await until('the call with retry to pause', async () => locks.stats().contended >= 1)
+      const opened = reported(locks, 'open')
       await fail(server)
       await untilOpen(locks)
       await opened
-      const outcomes = await within('them to reject', Promise.all(settled), 2_000)
+      const outcomes = await within('the calls to reject', Promise.all(settled), 2_000)
       assert.deepEqual(
         outcomes,
         calls.map(([name]) => [name, 'StoreUnavailableError']),
       )
       assert.equal(locks.stats().waiting, 0)
-      const back = told(locks, 'closed')
+      const back = reported(locks, 'closed')
       await mend(server)
       await back
       await held.release().catch(() => {})
-      // Neither leases nor places of these calls are left, whatever they had sent.
+      // Nothing of these calls is left at the store, neither leases nor places in the queue.
       await until(
         'nothing to be left',
         async () => {
@@ -150,19 +150,19 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     const [locks, other] = [clientOf(t, server.url(), { storeTimeout: 2_000 }), clientOf(t, server.url())]
     await locks.ready()
     await server.freeze()
-    const opened = told(locks, 'open')
+    const opened = reported(locks, 'open')
     const pending = locks.acquire('late', { ...HASTY, ttl: 60_000 })
     const failed = assert.rejects(pending, StoreUnavailableError)
     await untilOpen(other)
     await opened
-    await within('it to fail', failed, 1_000)
+    await within('the call to fail', failed, 1_000)
     await server.thaw()
-    // The server carries it out when it resumes, and the release comes after that.
+    // The server carries out the acquire when it resumes, and then the release.
     await until('a fence', async () => (await server.ask('EXISTS', '{lock:late}:fence')) === 1)
     await until('the lock to be free', async () => (await server.ask('EXISTS', 'lock:late')) === 0, 5_000)
   })
 
-  test('one failure while the breaker is closed is tried again', async (t) => {
+  test('a call that fails once while the breaker is closed tries again', async (t) => {
     const server = await startRedis(t)
     let count = 0
     const relay = createServer((socket) => {
@@ -181,7 +181,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     await lease.release()
   })
 
-  test('if no client has asked for long, the first call finds the server when it is back', async (t) => {
+  test('after a long time without requests, the first call finds that the server is back', async (t) => {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url())
     await locks.ready()
@@ -197,14 +197,14 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     assert.equal(locks.stats().stores[0].state, 'closed')
   })
 
-  test('a server that refuses is asked, and a call that it refuses is not repeated', async (t) => {
+  test('calls are sent to a server that refuses, and a refused call is not repeated', async (t) => {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url())
     await locks.ready()
-    const refusing = told(locks, 'refusing')
+    const refusing = reported(locks, 'refusing')
     await server.ask('CONFIG', 'SET', 'maxmemory', 1)
     // The third refusal opens the breaker. Until then, calls try again.
-    await assert.rejects(within('the first', locks.acquire('k', HASTY), 5_000), { reason: 'full' })
+    await assert.rejects(within('the first call', locks.acquire('k', HASTY), 5_000), { reason: 'full' })
     await refusing
     for (const [name, call] of Object.entries(CALLS)) {
       // A full Redis grants shared leases of a new key.
@@ -236,7 +236,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
       locks.acquire('held', { ...HASTY, retry: { retries: Infinity, minDelay: LONG } }),
       QuorumError,
     )
-    await until('them to wait', () => locks.stats().waiting === 1 && locks.stats().contended >= 2)
+    await until('the calls to wait', () => locks.stats().waiting === 1 && locks.stats().contended >= 2)
     await servers[1].kill()
     await untilOpen(locks, 2)
     await within('the calls that wait', Promise.all([waiting, pausing]), 2_000)
@@ -257,7 +257,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
       times.push(ms)
     }
     assert.ok(Math.min(...times) < 50, `${times} ms`)
-    const back = told(locks, 'closed')
+    const back = reported(locks, 'closed')
     await servers[0].start()
     await back
     await (await within('a lock', locks.acquire('k', HASTY), 5_000)).release()
@@ -274,14 +274,14 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     worker.on('error', () => {})
     worker.start()
     atEnd(t, () => worker.stop())
-    // The schedule has a tick in this minute, and none for a year after it. The schedule asks for
-    // it until the store answers.
+    // The schedule has a tick in this minute, and none for a year after it. The schedule asks the
+    // store for that tick until the store answers.
     const date = new Date()
     const tick = [date.getUTCMinutes(), date.getUTCHours(), date.getUTCDate(), date.getUTCMonth() + 1, '*'].join(' ')
     const schedule = locks.schedule('job', tick, () => {}, { catchUp: 600_000 })
     const missed = []
     schedule.on('missed', (...tick) => missed.push(tick))
-    // once() of node:events would reject with the errors that they tell meanwhile.
+    // once() of node:events would reject with the errors that they emit before.
     const run = new Promise((resolve) => schedule.once('run', resolve))
     const acquired = new Promise((resolve) => worker.once('acquired', resolve))
     const end = now() + 1_000

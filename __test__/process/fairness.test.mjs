@@ -1,4 +1,5 @@
-// Promise 5 among those who never rest: local hand-off must not starve other processes, nor anyone in its own.
+// No waiter starves among contenders that never rest. With local hand-off, neither other processes
+// nor waiters of the same process starve.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -7,10 +8,10 @@ import { startChild } from '../support/child.mjs'
 import { now, sleep } from '../support/clock.mjs'
 import { openStore, storeNames } from '../support/stores.mjs'
 
-const SECONDS = Math.min(Number(process.env.LEASEHOLD_TEST_SECONDS ?? 5), 20)
+const SECONDS = Math.min(Number(process.env.LEASEHOLD_TEST_SECONDS ?? 3), 20)
 const CONTENDERS = 4
 
-/** What is unfair about the turns that were had: a list per process. */
+/** Returns what is unfair about the turns of each contender, by process. */
 function unfair(turns) {
   const sums = turns.map((each) => each.reduce((a, b) => a + b))
   const share = sums.reduce((a, b) => a + b) / sums.length
@@ -39,12 +40,12 @@ for (const name of storeNames) {
         )
         await Promise.all(children.map((child) => child.next('ready')))
         await Promise.all(children.map((child) => child.ask('go')))
-        const look = () => Promise.all(children.map((child) => child.ask('look')))
-        // Counted from when all are there to when none has left.
-        const before = await look()
+        const readTurns = () => Promise.all(children.map((child) => child.ask('look')))
+        // Counted while all contenders take turns.
+        const before = await readTurns()
         const start = now()
         await sleep(SECONDS * 1_000)
-        const after = await look()
+        const after = await readTurns()
         const ms = now() - start
         const stopped = await Promise.all(children.map((child) => child.ask('stop', {}, 30_000)))
         assert.deepEqual(
@@ -56,7 +57,7 @@ for (const name of storeNames) {
         t.diagnostic(`${((sum / ms) * 1_000).toFixed(0)} turns/s: ${JSON.stringify(turns)}`)
         const local = stopped.reduce((total, { stats }) => total + stats.localHandOffs, 0)
         if (handOffs === 0) assert.equal(local, 0)
-        else assert.ok(local > 0, 'some were handed on within a process')
+        else assert.ok(local > 0, 'some leases were handed on within a process')
         assert.ok(Math.min(...turns.flat()) > 20, 'too few turns to judge')
         assert.deepEqual(unfair(turns), [])
       })
@@ -64,7 +65,7 @@ for (const name of storeNames) {
   })
 }
 
-test('what is unfair is called so', () => {
+test('unfair turns are reported', () => {
   assert.deepEqual(
     unfair([
       [100, 110],

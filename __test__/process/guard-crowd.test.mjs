@@ -1,4 +1,4 @@
-// `leasehold run` killed (SIGKILL) on a slow machine with many processes: the guard's search for
+// `leasehold run` is killed (SIGKILL) on a slow machine with many processes. The guard's search for
 // the command's processes takes longer than the ttl, and the lock stays held until the command has
 // ended.
 
@@ -14,7 +14,10 @@ import { FOR_EVER } from '../support/journal.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
 const MANY = 'i=0; while [ $i -lt 1000 ]; do sleep 600 & i=$((i+1)); done; echo started; wait'
-/** How long the guard's shell runs at a time, and is then stopped, in ms. Its search takes 10 s or more. */
+/**
+ * For how long the guard's shell runs at a time, and is then stopped, in ms. Its search takes 10 s
+ * or more.
+ */
 const [RUNS, STOPPED] = [1, 100]
 
 /** Starts 1 000 processes, and ends them when the test is over. */

@@ -12,14 +12,16 @@ import { bulk, list, startFakeRedis } from '../support/fake-redis.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
 import { overStores, sharedStoreNames, storeNames } from '../support/stores.mjs'
 
-/** Clears the screen, forges a line, sets colours in 8 bits, and turns the direction of the text. */
+/**
+ * Clears the screen, forges a line, sets colors in 8 bits, and changes the direction of the text.
+ */
 const HOSTILE = 'a\u001b[2Jb\u001b]0;c\u0007\rd\nleasehold: all is well\u007f\u009b31m\u202egro.live\u2066\u200e\u2028e'
 /** The same text as messages show it. */
 const SHOWN =
   'a\\u{1b}[2Jb\\u{1b}]0;c\\u{7}\\rd\\nleasehold: all is well\\u{7f}\\u{9b}31m\\u{202e}gro.live\\u{2066}\\u{200e}\\u{2028}e'
-/** The same text in quotes: as JSON. */
+/** The same text in quotes, as JSON. */
 const QUOTED = SHOWN.replace(/\\u\{(\w+)\}/g, (_, hex) => `\\u${hex.padStart(4, '0')}`)
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the test is about these characters
 const STEERS = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/
 
 /** Fails if `text` has a character that controls a terminal. Allows line feeds if `lines`. */
@@ -28,7 +30,10 @@ function assertTame(text, { lines = false } = {}) {
   if (!lines) assert.ok(!text.includes('\n'), JSON.stringify(text))
 }
 
-/** Asks the store in some ways. Returns the message of each error, and of the errors in it. */
+/**
+ * Calls methods of a client of the store. Returns the message of each error, and of the errors in
+ * it.
+ */
 async function messagesOf(t, store, options = {}) {
   const locks = createLockClient({ store, storeTimeout: 3_000, ...options })
   atEnd(t, () => locks.close())
@@ -76,8 +81,11 @@ async function printed(t, store) {
   return all
 }
 
-describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'), timeout: 240_000 }, () => {
-  test('an error', async (t) => {
+describe('hostile text of a Redis server', {
+  skip: !storeNames.includes('redis'),
+  timeout: 240_000,
+}, () => {
+  test('control characters in an error are escaped', async (t) => {
     const port = await startFakeRedis(t, {
       EVALSHA: ([, , keys]) => (keys === '0' ? undefined : `-ERR ${HOSTILE}\r\n`),
       SCAN: () => `-ERR ${HOSTILE}\r\n`,
@@ -89,7 +97,7 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
     assert.ok((await printed(t, store)).includes(`ERR ${SHOWN}`))
   })
 
-  test('an error without end shows its beginning', async (t) => {
+  test('an endless error is cut, and its control characters are escaped', async (t) => {
     const port = await startFakeRedis(t, {
       EVALSHA: ([, , keys]) => (keys === '0' ? undefined : `-ERR ${'\u001b'.repeat(60_000)}\r\n`),
     })
@@ -99,7 +107,7 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
     }
   })
 
-  test('an error in the greeting', async (t) => {
+  test('control characters in an error of the handshake are escaped', async (t) => {
     const port = await startFakeRedis(t, { SCRIPT: () => `-NOPERM ${HOSTILE}\r\n` })
     const messages = await messagesOf(t, `redis://127.0.0.1:${port}`)
     for (const message of messages) assertTame(message)
@@ -109,7 +117,7 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
     )
   })
 
-  test('a login that is refused, in words that repeat the password', async (t) => {
+  test('no message shows a password that the error of a refused login repeats', async (t) => {
     for (const secret of ['hunter2-is-a-secret', 'hunter2\u001b[2Jis\na-secret']) {
       const port = await startFakeRedis(t, { AUTH: ([, word]) => `-WRONGPASS no: ${HOSTILE} ${word}\r\n` })
       const messages = await messagesOf(t, `redis://:${encodeURIComponent(secret)}@127.0.0.1:${port}`)
@@ -130,7 +138,7 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
   const mapTo = (host, port) => list(list(':0\r\n', ':16383\r\n', list(bulk(host), `:${port}\r\n`)))
   for (const [what, scheme, says] of [
     [
-      'facts',
+      'the facts of a server',
       'redis',
       { INFO: () => facts('standalone', SECRET), CONFIG: ([, , name]) => list(bulk(name), bulk(SECRET)) },
     ],
@@ -150,7 +158,7 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
       { SENTINEL: ([, what]) => (what === 'get-master-addr-by-name' ? list(bulk(SECRET), bulk('6379')) : undefined) },
     ],
   ]) {
-    test(`${what} with the password in it`, async (t) => {
+    test(`no message shows the password in ${what}`, async (t) => {
       let isTold = false
       const port = await startFakeRedis(t, {
         AUTH: (words) => {
@@ -163,7 +171,7 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
       const isSentinel = scheme === 'redis-sentinel'
       const store = isSentinel ? `${scheme}://127.0.0.1:${port}/main` : `${scheme}://:${SECRET}@127.0.0.1:${port}`
       const messages = await messagesOf(t, store, isSentinel ? { sentinelPassword: SECRET } : {})
-      assert.ok(isTold && messages.length > 0, 'the server knows the password, and something is said of it')
+      assert.ok(isTold && messages.length > 0, 'the server got the password, and the client reported something')
       for (const message of messages) assert.ok(!message.includes('hunter2'), message)
       if (!isSentinel) assert.ok(!(await printed(t, store)).includes('hunter2'))
     })
@@ -173,7 +181,7 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
     ['a version', `7.0.15${HOSTILE.replace('\n', '')}`],
     ['an old version', `5.0.0${HOSTILE.replace('\n', '')}`],
   ]) {
-    test(what, async (t) => {
+    test(`control characters in ${what} are escaped`, async (t) => {
       const info = `redis_version:${version}\r\nrole:master\r\nmaxmemory:100\r\nmaxmemory_policy:${HOSTILE.replace('\n', '')}\r\nused_memory:99\r\n`
       const port = await startFakeRedis(t, {
         INFO: () => bulk(info),
@@ -190,7 +198,7 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
     })
   }
 
-  test("a sentinel's address of the master", async (t) => {
+  test("control characters in a sentinel's address of the master are escaped", async (t) => {
     const says = (words) => (words[1] === 'get-master-addr-by-name' ? list(bulk(HOSTILE), bulk('6379')) : undefined)
     const port = await startFakeRedis(t, { SENTINEL: (words) => says(words.map((word) => word.toLowerCase())) })
     const store = `redis-sentinel://127.0.0.1:${port}/main`
@@ -203,7 +211,7 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
     assert.ok((await printed(t, store)).includes(SHOWN))
   })
 
-  test("a cluster's addresses and redirections", async (t) => {
+  test("control characters in a cluster's addresses and redirections are escaped", async (t) => {
     const cluster = bulk('redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:master\r\n')
     let port = 0
     const slots = (host, at) => list(list(':0\r\n', ':16383\r\n', list(bulk(host), `:${at}\r\n`)))
@@ -240,7 +248,7 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
     }
   })
 
-  test('names that no client of ours would have', async (t) => {
+  test('control characters in names that no leasehold client would have are escaped', async (t) => {
     const server = await startRedis(t)
     const redis = await server.command()
     const name = `${HOSTILE} ${'x'.repeat(100_000)}`
@@ -254,7 +262,7 @@ describe('hostile words of a Redis server', { skip: !storeNames.includes('redis'
   })
 })
 
-test('arguments of the command line are shown without their controls', async (t) => {
+test('the command line escapes control characters in its arguments', async (t) => {
   const folder = join(temporaryFolder(t), `a${HOSTILE.replaceAll('/', '')}`)
   mkdirSync(folder)
   const store = ['--store', `sqlite:${join(folder, 'locks.db')}`]
@@ -292,7 +300,7 @@ test('arguments of the command line are shown without their controls', async (t)
 overStores(
   'hostile names of clients and locks on',
   (store) => {
-    test('ls, inspect, watch and release show them without their controls', async (t) => {
+    test('ls, inspect, watch and release escape control characters', async (t) => {
       const prefix = `${store.key()}:`
       const key = `${HOSTILE}-key`
       const holder = store.client(t, { name: `${HOSTILE}-holder`, prefix, ttl: 20_000 })
@@ -304,7 +312,7 @@ overStores(
         over.abort()
         await waits
       })
-      await until('it to wait', async () => (await holder.inspect(key)).waiters.length === 1)
+      await until('the waiter to wait', async () => (await holder.inspect(key)).waiters.length === 1)
       const store_ = ['--store', store.url, '--prefix', prefix]
       for (const words of [['ls'], ['inspect', key], ['watch', '--looks', '1'], ['release', key, '--force']]) {
         for (const more of [[], ['--json']]) {
@@ -314,7 +322,7 @@ overStores(
           assert.doesNotMatch(stdout + stderr, /^leasehold: all is well/m)
           if (more.length > 0 && stdout !== '') {
             const told = JSON.parse(stdout)
-            assert.equal(told.key ?? told.locks[0].key, key, 'programs get what was written')
+            assert.equal(told.key ?? told.locks[0].key, key, 'JSON has the key as it was written')
           } else if (words[0] !== 'release') {
             const shown = words[0] === 'ls' ? `${SHOWN}-key` : `"${QUOTED}-key"`
             assert.ok(stdout.includes(shown) && stdout.includes(`${SHOWN}-holder`), stdout)

@@ -1,4 +1,4 @@
-// Tests a process that does work once while the store can't remember the id.
+// A process does work once, while the store can't remember the id.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -25,7 +25,7 @@ describe('once: a store that dies before it remembers', { timeout: 60_000 }, () 
     assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
     const { ran, kept, at } = await child.next('outcome')
     assert.deepEqual([ran, kept], [true, false])
-    assert.ok(at - start >= 299, `it gave up before the drain was over, after ${at - start} ms`)
+    assert.ok(at - start >= 299, `the process gave up before the drain was over, after ${at - start} ms`)
     assert.deepEqual(await within('the end of the process', child.ended, 5_000), { code: 0, signal: null })
     t.diagnostic(`the process was gone after ${(now() - start).toFixed(0)} ms`)
   })

@@ -1,5 +1,6 @@
-// Promises 5 and 8 while connections break: nobody who waits is forgotten or served twice, and whoever is back soon is served
-// in its turn. The store passes over those whom it can't tell for longer, so on a slow machine a few may come later.
+// Waiters keep their order while connections break. No waiter is forgotten or served twice, and a
+// waiter that is back soon is served in its turn. The store passes over waiters that it can't
+// notify for longer, so on a slow machine a few may come later.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -12,7 +13,7 @@ import { startRedis } from '../support/servers.mjs'
 
 const COUNT = 100
 
-/** Ends the connections of everyone else. Returns how many there were. */
+/** Ends the connections of all other clients. Returns their number. */
 async function cut(command) {
   const killed = []
   for (const type of ['normal', 'pubsub']) killed.push(await command('CLIENT', 'KILL', 'TYPE', type))
@@ -21,7 +22,7 @@ async function cut(command) {
 
 function assertFewPassed(t, events) {
   const count = passed(events, COUNT)
-  t.diagnostic(`${count} of ${COUNT} were served after one who had come later`)
+  t.diagnostic(`${count} of ${COUNT} were served after a later waiter`)
   assert.ok(count <= COUNT / 20, `${count} were`)
 }
 
@@ -38,7 +39,7 @@ describe('queue: connections cut', { timeout: 240_000 }, () => {
     return { command, parties, locks, key, lease }
   }
 
-  test('while 100 wait: all are served once it is back, in order, none twice', async (t) => {
+  test('after a cut, 100 waiters are served in order, and each once', async (t) => {
     const { command, parties, locks, key, lease } = await setUp(t)
     await lineUp(locks, parties, key, COUNT, { wait: 60_000 })
     assert.ok((await cut(command)) >= 3, 'both processes and this one were connected')
@@ -46,7 +47,7 @@ describe('queue: connections cut', { timeout: 240_000 }, () => {
     assertInOrder(await settled(locks, parties, key, COUNT), upTo(COUNT))
   })
 
-  test('again and again while 100 are served one after the other: the same', async (t) => {
+  test('during many cuts, 100 waiters are served in order, and each once', async (t) => {
     const { command, parties, locks, key, lease } = await setUp(t)
     await lineUp(locks, parties, key, COUNT, { wait: 60_000, hold: 5 })
     const start = now()
@@ -61,7 +62,7 @@ describe('queue: connections cut', { timeout: 240_000 }, () => {
     assertFewPassed(t, events)
   })
 
-  test('those who are still waiting when their time is over are told so, and leave the queue', async (t) => {
+  test('waiters whose wait is over get LockTimeoutError and leave the queue', async (t) => {
     const { command, parties, locks, key, lease } = await setUp(t)
     await parties[0].join(
       Array.from({ length: 50 }, (_, i) => i),
@@ -69,7 +70,7 @@ describe('queue: connections cut', { timeout: 240_000 }, () => {
       { wait: 1_500 },
     )
     await cut(command)
-    await until('all to be told', () => told(parties, key).length === 50)
+    await until('all waiters to fail', () => told(parties, key).length === 50)
     const events = told(parties, key)
     assert.ok(
       events.every(({ event, error }) => event === 'failed' && error.code === 'ERR_LOCK_TIMEOUT'),

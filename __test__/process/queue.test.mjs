@@ -1,5 +1,5 @@
-// Promise 5, first come, first served: whoever waits is served in the order of arrival, and what that costs the store does
-// not depend on how many wait.
+// First come, first served: waiters are served in arrival order. The cost at the store does not
+// depend on their number.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -47,7 +47,7 @@ for (const name of storeNames) {
       )
     })
 
-    test('those who give up while they wait cost the others nothing, and keep nothing', async (t) => {
+    test('waiters that give up neither delay the others nor leave a lease', async (t) => {
       const store = await openStore(name, t)
       const locks = clientOf(t, store, { handOffs: 0 })
       const key = randomUUID()
@@ -80,8 +80,8 @@ for (const name of storeNames) {
   })
 }
 
-describe('queue: what it costs', { timeout: 240_000 }, () => {
-  /** How often each command was called since CONFIG RESETSTAT. */
+describe('queue: its cost', { timeout: 240_000 }, () => {
+  /** Returns how often each command was called since CONFIG RESETSTAT. */
   async function commandCalls(command) {
     const calls = {}
     for (const [, words, count] of (await command('INFO', 'commandstats')).matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)) {
@@ -90,7 +90,7 @@ describe('queue: what it costs', { timeout: 240_000 }, () => {
     return calls
   }
 
-  test('a hand-over takes as many Redis commands with 200 who wait as with 2', async (t) => {
+  test('a hand-over takes as many Redis commands with 200 waiters as with 2', async (t) => {
     const server = await startRedis(t)
     const command = await server.command()
     atEnd(t, () => command.close())
@@ -108,7 +108,7 @@ describe('queue: what it costs', { timeout: 240_000 }, () => {
       await command('CONFIG', 'RESETSTAT')
       const start = now()
       await lease.release()
-      await until('all to be served', () => told(parties, key).length === count)
+      await until('all waiters to be served', () => told(parties, key).length === count)
       await until('the last release', async () => (await command('EXISTS', `lock:${key}`)) === 0)
       const ms = now() - start
       const events = told(parties, key)
@@ -117,18 +117,19 @@ describe('queue: what it costs', { timeout: 240_000 }, () => {
       const { evalsha = 0, fcall = 0, publish = 0, spublish = 0 } = calls
       const asked = evalsha + fcall
       const sent = publish + spublish
-      // Besides, everybody looks now and then, depending on time alone.
-      const looks = (count * ms) / 500
+      // Waiters also poll from time to time, depending on time alone.
+      const polls = (count * ms) / 500
       rows[count] = { ms: Math.round(ms), asked, sent, 'asked per hand-over': (asked / count).toFixed(2) }
-      // One takes it up, one gives it back; and a few for the first and the last.
+      // One request takes up the lease and one releases it, and there are a few for the first and
+      // the last waiter.
       assert.ok(asked >= count, `${count} wait: ${JSON.stringify(calls)}`)
-      assert.ok(asked <= 2.2 * count + looks + 10, `${count} wait: ${asked} requests, ${looks} looks are allowed`)
+      assert.ok(asked <= 2.2 * count + polls + 10, `${count} wait: ${asked} requests, ${polls} polls are allowed`)
       assert.ok(sent <= count, `${count} wait: ${sent} messages, one for each hand-over at most`)
     }
     t.diagnostic(JSON.stringify(rows))
   })
 
-  test('a foreign SET NX PX holder that deletes its key without a word is noticed within a second', async (t) => {
+  test('if a foreign SET NX PX holder deletes its key, the waiters notice within a second', async (t) => {
     const server = await startRedis(t)
     const command = await server.command()
     atEnd(t, () => command.close())
@@ -140,7 +141,7 @@ describe('queue: what it costs', { timeout: 240_000 }, () => {
       const waiting = locks.acquire(key, { wait: 20_000 })
       await queued(locks, key, 1)
       assert.equal((await locks.inspect(key)).holder, null)
-      // At any time between two looks.
+      // At any time between two polls.
       await sleep(i * 130)
       const start = now()
       assert.equal(await command('DEL', `lock:${key}`), 1)
@@ -154,16 +155,16 @@ describe('queue: what it costs', { timeout: 240_000 }, () => {
   })
 })
 
-test('the order of a queue is looked at closely', () => {
+test('disorder() finds each fault in the order of a queue', () => {
   const event = (id, at = id) => ({ event: 'served', id, fence: 100 + at, at })
-  assert.equal(disorder([event(1), event(0), event(2)], upTo(3)), undefined, 'they are sorted here')
+  assert.equal(disorder([event(1), event(0), event(2)], upTo(3)), undefined, 'disorder() sorts the events')
   assert.match(disorder([event(0), event(1, 2), event(2, 1)], upTo(3)), /by fence, 2 came as number 1/)
   assert.match(disorder([event(0), { ...event(1), at: 3 }, event(2)], upTo(3)), /by at, 2 came as number 1/)
   assert.match(disorder([event(0), event(1), event(1)], upTo(3)), /came as number 2/)
   assert.match(disorder([event(0), { ...event(1), fence: 100 }], upTo(2)), /twice/)
   assert.match(disorder([event(0), event(1)], upTo(3)), /2 of 3/)
   assert.equal(disorder([event(1), event(3)], [1, 3]), undefined)
-  assert.match(disorder([event(0), { event: 'failed', id: 1 }], upTo(2)), /not everybody/)
+  assert.match(disorder([event(0), { event: 'failed', id: 1 }], upTo(2)), /not all waiters/)
   assert.equal(passed([event(0), event(1), event(2)], 3), 0)
   assert.equal(passed([event(0, 2), event(1, 1), event(2, 0)], 3), 2)
   assert.throws(() => passed([event(0), event(1), event(1)], 3))

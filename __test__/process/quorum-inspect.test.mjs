@@ -1,4 +1,4 @@
-// Tests what inspect(), list() and the command line tell about a lease of a quorum: how many
+// Tests what inspect(), list() and the command line report about a lease of a quorum: how many
 // servers have it, even if some servers are farther away than others, or do not answer.
 
 import assert from 'node:assert/strict'
@@ -33,27 +33,27 @@ async function startHeld(t) {
   return { servers, relays, urls, locks }
 }
 
-/** Calls inspect() and list() several times. Returns what they tell about the servers. */
+/** Calls inspect() and list() several times. Returns what they report about the servers. */
 async function looks(locks) {
-  const told = []
+  const counts = []
   for (let i = 0; i < LOOKS; i++) {
-    told.push((await locks.inspect(KEY)).servers)
-    told.push((await locks.list()).locks[0].servers)
+    counts.push((await locks.inspect(KEY)).servers)
+    counts.push((await locks.list()).locks[0].servers)
   }
-  return told
+  return counts
 }
 
-describe('process: what a quorum tells about a lease', { timeout: 120_000 }, () => {
+describe('process: reports of a quorum about a lease', { timeout: 120_000 }, () => {
   for (const ms of [5, 30]) {
-    test(`servers that are ${ms} ms farther away count, too`, async (t) => {
+    test(`the reports count servers that are ${ms} ms farther away, too`, async (t) => {
       const { relays, urls, locks } = await startHeld(t)
       for (const relay of relays.slice(3)) relay.slow(ms)
-      const told = await looks(locks)
+      const counts = await looks(locks)
       // On a busy machine, a server may really answer too late.
-      const counted = told.filter(({ held, unheard = 0 }) => held + unheard === 5)
-      assert.deepEqual(counted, told, 'a server that did not answer does not count as one without the lease')
-      const complete = told.filter(({ held }) => held === 5)
-      assert.ok(complete.length > told.length / 2, JSON.stringify(told))
+      const counted = counts.filter(({ held, unheard = 0 }) => held + unheard === 5)
+      assert.deepEqual(counted, counts, 'a server that did not answer does not count as one without the lease')
+      const complete = counts.filter(({ held }) => held === 5)
+      assert.ok(complete.length > counts.length / 2, JSON.stringify(counts))
       await until('the command line to count all servers', async () => {
         const { stdout } = await cli.run(t, ['inspect', KEY, ...urls.flatMap((url) => ['--store', url])])
         return stdout.includes(', at 5 of 5 servers\n')
@@ -88,22 +88,22 @@ describe('process: what a quorum tells about a lease', { timeout: 120_000 }, () 
     assert.deepEqual((await locks.inspect('shared')).servers, { held: 5, total: 5 })
     const { leases } = await locks.inspect('shared')
     for (const { holder } of leases) {
-      // One server forgets this lease.
+      // Make one server forget this lease.
       const entries = await servers[4].ask('HGETALL', '{lock:shared}:holders')
       const token = entries[entries.findIndex((entry) => entry.endsWith(holder)) - 1]
       const score = await servers[4].ask('ZSCORE', 'lock:shared', token)
       await servers[4].ask('ZREM', 'lock:shared', token)
       const info = await locks.inspect('shared')
       const listed = (await locks.list()).locks.find(({ key }) => key === 'shared')
-      for (const told of [info, listed]) {
-        assert.deepEqual(told.servers, { held: 4, total: 5 }, holder)
-        assert.deepEqual(told.leases.map((lease) => lease.servers.held).sort(), [4, 5])
+      for (const counts of [info, listed]) {
+        assert.deepEqual(counts.servers, { held: 4, total: 5 }, holder)
+        assert.deepEqual(counts.leases.map((lease) => lease.servers.held).sort(), [4, 5])
       }
       await servers[4].ask('ZADD', 'lock:shared', score, token)
     }
   })
 
-  test('inspect() and list() hold up no other call', async (t) => {
+  test('inspect() and list() do not delay other calls', async (t) => {
     const { relays, locks } = await startHeld(t)
     relays[4].bar()
     const inspected = locks.inspect(KEY)

@@ -1,6 +1,6 @@
-// A quorum repairs leases: a server that was away and does not know a held lease any more gets the
-// lease back with the next renewals. So a lease outlives more failures than a quorum tolerates at
-// one time, as long as there is time between the failures.
+// A quorum repairs leases: if a server was away and does not know a held lease any more, it gets
+// the lease back with the next renewals. So a lease outlives more failures than a quorum tolerates
+// at one time, if there is time between the failures.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -42,7 +42,10 @@ async function renewals(locks, lease, count) {
 /** Resolves when the lease has ended at servers that are away. */
 const untilForgotten = () => sleep(TTL * 1.2)
 
-/** Fails unless the lease is still held after 1.5 ttls, and says which servers know the lease. */
+/**
+ * Asserts that the lease is still held after 1.5 ttls. The message shows which servers know the
+ * lease.
+ */
 async function assertHeldOn(servers, lease) {
   const before = await exists(servers)
   const lost = new Promise((resolve) => lease.signal.addEventListener('abort', resolve))
@@ -58,7 +61,8 @@ const AWAY = {
   },
 }
 
-describe('process: a quorum repairs leases', { timeout: 120_000 }, () => {
+// The tests mostly wait for renewals.
+describe('process: a quorum repairs leases', { concurrency: 3, timeout: 120_000 }, () => {
   for (const [how, { leave, back }] of Object.entries(AWAY)) {
     test(`two of five servers ${how}, and seven renewals later a third server dies: the lease is held`, async (t) => {
       const { servers, connect } = await startQuorum(t)
@@ -182,7 +186,7 @@ describe('process: a quorum repairs leases', { timeout: 120_000 }, () => {
       while (lease.isHeld) await lease.renew()
     })()
     renewing.catch(() => {})
-    // Three servers hear of it one after the other, and two do not.
+    // Three servers get the release one after the other, and two do not.
     for (const [i, relay] of relays.entries()) {
       if (i < 3) relay.slow(i * 150, { directions: ['toServer'] })
       else relay.bar()
@@ -219,7 +223,7 @@ describe('process: a quorum repairs leases', { timeout: 120_000 }, () => {
     const lease = await locks.acquire(KEY)
     let served = 0
     const stop = new AbortController()
-    // While one of them has a server, others wait there, so the server is never free.
+    // While one waiter has a server, others wait there, so the server is never free.
     const stream = [1, 2, 3, 4, 5].map(async (i) => {
       const others = connect({ name: `waiter ${i}`, ttl: 30_000 })
       while (!stop.signal.aborted) {

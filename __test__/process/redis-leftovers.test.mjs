@@ -1,5 +1,5 @@
-// Ambiguity is cleaned up (promise 8): a lease that an abandoned acquire leaves at a Redis server
-// is released, however long the server was silent, and even if it refused the release at first.
+// Ambiguity is cleaned up: a lease that an abandoned acquire leaves at a Redis server is released,
+// no matter how long the server was silent, and even if it refused the release at first.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'

@@ -1,4 +1,4 @@
-// Promise 2, loss is known in time, and promise 8, ambiguity is cleaned up: what a frozen or killed Redis can do.
+// Loss is known in time, and ambiguity is cleaned up, while Redis is frozen or killed.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -19,12 +19,12 @@ const clientOf = (t, store, options = {}) => {
   return client
 }
 
-/** Blocks the event loop until then. */
+/** Blocks the event loop until `end`. */
 function blockUntil(end) {
   while (now() < end);
 }
 
-// Each waits for time to pass, in processes and at a server of its own.
+// Each test waits for time to pass, with a server of its own.
 describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
   test('Redis frozen (SIGSTOP) for 3 ttls: the loss is known one ttl after the last renewal was sent', async (t) => {
     const server = await startRedis(t)
@@ -38,22 +38,22 @@ describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
     const frozen = now()
     server.freeze()
     const watched = await holder.next('watch')
-    const told = await holder.next('aborted')
+    const reported = await holder.next('aborted')
     const { sent } = relay
 
-    assert.ok(sent <= frozen + 5, 'nothing was answered after the freeze')
+    assert.ok(sent <= frozen + 5, 'a renewal was answered after the freeze')
     assert.ok(
       watched.lastTrue <= sent + TTL,
       `isHeld read true ${watched.lastTrue - sent} ms after the last renewal was sent`,
     )
-    assert.ok(watched.lastTrue >= sent + TTL / 2, 'and it did not give up early')
-    // The signal is an event: it comes as late as the event loop does, and no later.
+    assert.ok(watched.lastTrue >= sent + TTL / 2, 'the holder gave up early')
+    // The signal is an event: it can be as late as the event loop, but not later.
     assert.ok(
-      told.at <= sent + TTL + watched.lag + 30,
-      `the signal came ${told.at - sent} ms after, lag ${watched.lag}`,
+      reported.at <= sent + TTL + watched.lag + 30,
+      `the signal came ${reported.at - sent} ms after, lag ${watched.lag}`,
     )
-    assert.equal(told.error.reason, 'expired')
-    assert.equal(told.isHeld, false)
+    assert.equal(reported.error.reason, 'expired')
+    assert.equal(reported.isHeld, false)
 
     await sleep(Math.max(0, frozen + 3 * TTL - now()))
     assert.equal((await holder.ask('look')).isHeld, false)
@@ -62,24 +62,24 @@ describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
     assert.equal(
       await rival('SET', `lock:${key}`, 'rival', 'NX', 'PX', 60_000),
       'OK',
-      'the store, too, knows of no lease',
+      'the store knows no lease, either',
     )
     assert.equal((await holder.ask('release')).released, false)
     assert.equal(await rival('GET', `lock:${key}`), 'rival')
   })
 
-  test('Redis thawed in the moment of expiry: nobody is let in before the holder knows', async (t) => {
+  test('Redis thawed in the moment of expiry: no other client gets the lock before the holder knows', async (t) => {
     const server = await startRedis(t)
     const rival = await server.command()
     for (let round = 0; ; round++) {
-      assert.ok(round < 10, 'a renewal came between in every round')
+      assert.ok(round < 10, 'a renewal came in every round')
       const key = randomUUID()
       const holder = startChild(t, 'holder.mjs', { store: server.url(), key, ttl: TTL })
       await holder.next('held')
       holder.tell('watch')
       const expiry = now() + (await rival('PTTL', `lock:${key}`))
       server.freeze()
-      // This lies in the server's buffer and is carried out as soon as it runs again.
+      // The request lies in the server's buffer. The server executes it as soon as it runs again.
       const asked = rival('SET', `lock:${key}`, 'rival', 'NX', 'PX', 60_000)
       await sleep(expiry + 3 - now())
       const thawed = now()
@@ -99,7 +99,7 @@ describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
     }
   })
 
-  test('Redis frozen for less than a ttl costs nothing', async (t) => {
+  test('Redis frozen for less than a ttl costs no lease', async (t) => {
     const server = await startRedis(t)
     const lease = await clientOf(t, server.url()).acquire(randomUUID(), { ttl: 4_000 })
     server.freeze()
@@ -115,7 +115,7 @@ describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
     assert.equal(await lease.release(), true)
   })
 
-  test('Redis killed and restarted empty: the loss is told, and the fence still grows', async (t) => {
+  test('Redis killed and restarted empty: the holder learns of the loss, and the fence still grows', async (t) => {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url())
     const key = randomUUID()
@@ -128,7 +128,7 @@ describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
     assert.ok(next.fence > lease.fence, `${next.fence} after ${lease.fence}`)
   })
 
-  test('a renewal that failed is forgotten when the next one succeeds', async (t) => {
+  test('a failed renewal has no effect once the next one succeeds', async (t) => {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url())
     const lease = await locks.acquire('k', { ttl: TTL })
@@ -165,7 +165,7 @@ describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
       )
       const settled = Promise.allSettled(asked)
       if (end === 'aborted') {
-        // Let the request leave before it is regretted.
+        // Let the client send the request before it is aborted.
         await sleep(200)
         controller.abort()
       }
@@ -176,7 +176,7 @@ describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
         else assert.ok(reason instanceof StoreUnavailableError || reason instanceof LockTimeoutError, String(reason))
       }
       server.thaw()
-      // Long before the ttl of ten minutes each key is free, and stays free.
+      // Each key is free long before the ttl of ten minutes, and stays free.
       for (const key of keys) {
         await until('the lock to be free', async () => (await look('GET', `lock:${key}`)) === null, 15_000)
       }
@@ -188,7 +188,7 @@ describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
     })
   }
 
-  test('a release that cannot reach Redis says so in time, and is done when Redis is back', async (t) => {
+  test('a release that cannot reach Redis rejects in time, and is carried out when Redis is back', async (t) => {
     const server = await startRedis(t)
     const look = await server.command()
     const locks = clientOf(t, server.url(), { storeTimeout: 300 })
@@ -227,7 +227,7 @@ describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
   })
 
   for (const stage of ['acquire', 'held', 'waiting', 'renew', 'release', 'idle']) {
-    test(`Redis dies during '${stage}': errors are told, none is left unhandled`, async (t) => {
+    test(`Redis dies during '${stage}': errors are reported, and none is left unhandled`, async (t) => {
       const server = await startRedis(t)
       const key = randomUUID()
       if (stage === 'waiting') await clientOf(t, server.url()).acquire(key, { ttl: 60_000 })
@@ -245,13 +245,13 @@ describe('process: redis outage', { concurrency: 3, timeout: 240_000 }, () => {
   }
 })
 
-// By itself: it blocks the thread of all tests here.
+// This suite runs alone, because it blocks the thread of all tests in this file.
 describe('process: why a lease was lost', { timeout: 120_000 }, () => {
   for (const [how, watch] of [
-    ['as it is told', (lease) => aborted(lease)],
+    ['when the loss is reported', (lease) => aborted(lease)],
     ['in the first line after a blocked event loop', () => blockUntil(now() + TTL)],
   ]) {
-    test(`a lease that is lost because Redis is gone says why it could not be renewed, ${how}`, async (t) => {
+    test(`the error of a lease that is lost because Redis is gone says why the renewal failed, ${how}`, async (t) => {
       const server = await startRedis(t, { password: 'hunter2' })
       const locks = clientOf(t, server.url())
       const lease = await locks.acquire('k', { ttl: 800 })

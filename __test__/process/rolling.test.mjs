@@ -1,6 +1,7 @@
-// Promise 11 during a deploy: SIGTERM ends three servers behind a load balancer in turn, under
-// load, and each starts again. No two of them work under one lock at a time, every request gets an
-// answer, and no waiter waits for a ttl. LEASEHOLD_TEST_SECONDS sets the duration.
+// A lock is never handed over while its work still runs, here in rolling restarts: SIGTERM ends
+// three servers behind a load balancer in turn, under load, and each starts again. No two of them
+// work under one lock at a time, every request gets an answer, and no waiter waits for a ttl.
+// LEASEHOLD_TEST_SECONDS sets the duration.
 
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -113,9 +114,9 @@ for (const name of sharedStoreNames) {
         assert.deepEqual(told, [])
         const longest = longestHandOver(tenures, terms)
         assert.ok(longest < HAND_OVER, `a lock was free for ${longest} ms`)
-        assert.ok(terms.length >= 2 && tenures.length >= 2, `${terms.length} restarts, ${tenures.length} tenures`)
-        const said = `${terms.length} restarts, ${tenures.length} tenures, ${answers.length} answers`
-        t.diagnostic(`${said}, ${balancer.again.length} sent again, longest hand-over ${longest.toFixed(0)} ms`)
+        assert.ok(terms.length >= 2 && tenures.length >= 2, `${terms.length} restarts, ${tenures.length} leases`)
+        const summary = `${terms.length} restarts, ${tenures.length} leases, ${answers.length} answers`
+        t.diagnostic(`${summary}, ${balancer.again.length} sent again, longest hand-over ${longest.toFixed(0)} ms`)
       })
     }
   })

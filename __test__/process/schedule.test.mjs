@@ -1,4 +1,5 @@
-// Once per cluster, in real processes: whoever is killed, each tick is run by one of them. ticks.test.mjs has the wrong clocks.
+// Once per cluster, in real processes: if one of them is killed, another one runs the ticks.
+// ticks.test.mjs tests wrong clocks.
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
@@ -14,9 +15,10 @@ import { startRedis } from '../support/servers.mjs'
 
 const SECOND = 1_000
 
-// At once: each waits for the clock, and for nothing that another does.
+// These tests run at the same time: each waits for the clock, and for nothing that another test
+// does.
 describe('process: schedule', { concurrency: 8, timeout: 600_000 }, () => {
-  test('Redis killed for 3 s: what could not be asked is missed, and nothing runs without an answer', async (t) => {
+  test('while Redis is killed for 3 s, ticks are missed, and no job runs without an answer', async (t) => {
     const server = await startRedis(t, { keep: true })
     const name = randomUUID()
     const children = [0, 0].map(() => startScheduler(t, { store: server.url(), name }))
@@ -37,25 +39,25 @@ describe('process: schedule', { concurrency: 8, timeout: 600_000 }, () => {
     for (const { error } of eventsOf(children, 'missed')) assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
   })
 
-  test('the process that runs the job is killed: the ticks after the ttl go on elsewhere', async (t) => {
+  test('if the process that runs the job is killed, another process runs the ticks after the ttl', async (t) => {
     const store = (await startRedis(t)).url()
     const name = randomUUID()
     const options = { store, name, jobMs: 60_000, schedule: { ttl: 1_000 } }
     const victim = startScheduler(t, options)
     const { tick, fence } = await victim.next('began')
-    const heir = startScheduler(t, { ...options, jobMs: 1 })
-    await heir.next('skipped')
+    const other = startScheduler(t, { ...options, jobMs: 1 })
+    await other.next('skipped')
     await victim.kill()
-    const next = await heir.next('ran')
+    const next = await other.next('ran')
     assert.ok(next.tick > tick && next.fence > fence)
     assert.ok(
-      heir.events.every((event) => event.event !== 'ran' || event.tick !== tick),
-      'what was begun is not begun again by those who have asked',
+      other.events.every((event) => event.event !== 'ran' || event.tick !== tick),
+      'the other process does not run the tick that had begun',
     )
-    await heir.ask('stop')
+    await other.ask('stop')
   })
 
-  test('a process that waits for its turn is killed: another one runs its tick after the ttl', async (t) => {
+  test('if a process that waits for its turn is killed, another one runs its tick after the ttl', async (t) => {
     const store = (await startRedis(t)).url()
     const name = randomUUID()
     const locks = createLockClient({ store })
@@ -95,7 +97,7 @@ describe('process: schedule', { concurrency: 8, timeout: 600_000 }, () => {
     assert.deepEqual(errors, ['ERR_STORE_UNAVAILABLE'], 'the client has tried until the end of its drain')
   })
 
-  test('once: a client that closes while Redis is frozen does not give back the id of work that is done', async (t) => {
+  test('a client that closes while Redis is frozen does not release the id of finished once() work', async (t) => {
     const server = await startRedis(t)
     const [locks, others] = [createLockClient({ store: server.url() }), createLockClient({ store: server.url() })]
     atEnd(t, () => others.close())
@@ -104,7 +106,7 @@ describe('process: schedule', { concurrency: 8, timeout: 600_000 }, () => {
     const done = locks.once(...id, () => server.freeze())
     await until('the client to try', () => locks.stats().errors > 0)
     const closed = locks.close({ drain: 1_500 })
-    // After the drain, the client still tries to release what it holds.
+    // After the drain, the client still tries to release its locks.
     await sleep(1_650)
     await server.thaw()
     await closed
@@ -112,7 +114,7 @@ describe('process: schedule', { concurrency: 8, timeout: 600_000 }, () => {
     assert.equal((await others.once(...id, () => assert.fail('it ran again'), { wait: 1_000 })).ran, false)
   })
 
-  test('a process stays while it has a schedule, and ends with it; with unref it ends at once', async (t) => {
+  test('a process stays until its schedule stops; with unref, it ends at once', async (t) => {
     const store = (await startRedis(t)).url()
     const script = `
       const { createLockClient } = require('leasehold')
@@ -138,7 +140,7 @@ describe('process: schedule', { concurrency: 8, timeout: 600_000 }, () => {
     child.kill('SIGKILL')
   })
 
-  test('once: a process killed in the middle leaves the id to whoever comes after the ttl', async (t) => {
+  test('if a process is killed during once(), the next caller after the ttl gets the id', async (t) => {
     const store = (await startRedis(t)).url()
     const key = randomUUID()
     const locks = createLockClient({ store })

@@ -1,5 +1,5 @@
-// Tests processes that see a planned failover, or start during one: no lease that is granted
-// meanwhile is lost, and locks are available again soon.
+// Processes that run during a planned failover, or start during one. No lease that is granted
+// during the failover is lost, and locks are available again soon.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -9,8 +9,8 @@ import { startSentinels } from '../support/sentinel.mjs'
 import { streamThrough } from '../support/stream.mjs'
 
 /**
- * Returns how long a lock may be out of service, ms: the time of the sentinels themselves, which is
- * 1.0 to 1.3 s, and one second more for a busy machine.
+ * Returns how long a lock may be out of service, in ms: the time that the sentinels need, which is
+ * 1.0 to 1.3 s, and one more second for a busy machine.
  */
 const outOfService = ({ ms }) => ms + 1_000
 
@@ -28,7 +28,7 @@ describe('process: planned failover', { timeout: 120_000 }, () => {
         system.failOver(),
       )
       t.diagnostic(
-        `failover ${outcome.ms.toFixed(0)} ms; ${overlaps.length} overlaps of up to ${worst.toFixed(0)} ms in ${tenures} tenures; ` +
+        `failover ${outcome.ms.toFixed(0)} ms; ${overlaps.length} overlaps of up to ${worst.toFixed(0)} ms in ${tenures} leases; ` +
           `a contended lock was out of service for ${pause.toFixed(0)} ms, new ones for ${gap.toFixed(0)} ms`,
       )
       assert.deepEqual(overlaps, [])
@@ -87,7 +87,7 @@ describe('process: planned failover', { timeout: 120_000 }, () => {
       return system.failOver()
     })
     t.diagnostic(
-      `failover ${outcome.ms.toFixed(0)} ms; ${overlaps.length} overlaps of up to ${worst.toFixed(0)} ms in ${tenures} tenures`,
+      `failover ${outcome.ms.toFixed(0)} ms; ${overlaps.length} overlaps of up to ${worst.toFixed(0)} ms in ${tenures} leases`,
     )
     assert.deepEqual(overlaps, [])
     assert.deepEqual(wrong, [])

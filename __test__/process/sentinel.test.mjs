@@ -1,4 +1,5 @@
-// A failover by Redis Sentinel, seen by those who hold leases and those who wait; and leases that replicas must have.
+// A failover by Redis Sentinel while clients hold leases and wait, and leases that replicas must
+// have.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -16,7 +17,17 @@ const clientOf = (t, store, options = {}) => {
 }
 
 describe('process: sentinel', { timeout: 120_000 }, () => {
-  test('the master is killed: a lease is kept or told lost, waiters are served, service is back within 1 s', async (t) => {
+  test('a redis:// URL that names a Sentinel is refused, and the error names the right URL', async (t) => {
+    const system = await startSentinels(t)
+    const locks = clientOf(t, `redis://127.0.0.1:${system.sentinels[0].port}`)
+    await assert.rejects(locks.acquire('k', { wait: 5_000 }), ({ code, message }) => {
+      assert.equal(code, 'ERR_STORE_UNAVAILABLE')
+      assert.match(message, /is a Sentinel, .*redis-sentinel:\/\//)
+      return true
+    })
+  })
+
+  test('the master is killed: a lease is kept or reported lost, waiters are served, service is back within 1 s', async (t) => {
     const system = await startSentinels(t)
     const [a, b] = [clientOf(t, system.url()), clientOf(t, system.url())]
     const long = await a.acquire('long', { ttl: 20_000 })
@@ -26,14 +37,15 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
       const infos = await Promise.all(['long', 'short'].map((key) => a.inspect(key)))
       return infos.every((info) => info?.waiters.length === 1)
     })
-    // Wait until both replicas have every write so far. WAIT covers only writes of its own connection.
+    // Wait until both replicas have every write so far. WAIT covers only writes of its own
+    // connection.
     const look = await (await system.master()).command()
     await look('SET', 'written', 1)
     assert.equal(await look('WAIT', 2, 5_000), 2)
     const killed = now()
     const toldLost = aborted(short).then(() => {
       assert.throws(() => short.assertHeld(), lost('expired'))
-      assert.ok(now() - killed < 1_500, `the loss was told after ${now() - killed} ms`)
+      assert.ok(now() - killed < 1_500, `the loss was reported after ${now() - killed} ms`)
     })
     const [{ ms: failover }] = await Promise.all([system.loseMaster(), toldLost])
     const switched = killed + failover
@@ -55,7 +67,7 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
     await locks.withLock('k', () => {})
     const [master] = system.servers
     const failover = system.freezeMaster().then(() => now())
-    await until('it to be frozen', () => !master.isRunning)
+    await until('the master to be frozen', () => !master.isRunning)
     const back = locks.acquire('k', { wait: 60_000 }).then(() => now())
     const ms = (await back) - (await failover)
     // The requests to the frozen master have to time out first, which takes 1 s by default.
@@ -63,7 +75,7 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
     t.diagnostic(`service ${ms.toFixed(0)} ms after the failover`)
   })
 
-  test('minReplicas: what too few replicas have is not granted, and not renewed', async (t) => {
+  test('minReplicas: a lease that too few replicas have is neither granted nor renewed', async (t) => {
     const master = await startRedis(t)
     const locks = clientOf(t, master.url(), { minReplicas: 1, storeTimeout: 600 })
     await assert.rejects(locks.tryAcquire('k'), (error) => {
@@ -73,7 +85,7 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
       return true
     })
     const look = await master.command()
-    await until('what was granted in vain is given back', async () => (await look('EXISTS', 'lock:k')) === 0)
+    await until('the release of the lease without replicas', async () => (await look('EXISTS', 'lock:k')) === 0)
     const pending = locks.acquire('k', { ttl: 2_000, wait: 30_000 })
     const replica = await startRedis(t, { replicaOf: master.port })
     const lease = await pending
@@ -86,7 +98,7 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
     replica.thaw()
   })
 
-  test('minReplicas: diagnose() counts those of whoever is the master', async (t) => {
+  test('minReplicas: diagnose() counts the replicas of the current master', async (t) => {
     const system = await startSentinels(t, { keep: true })
     const worse = async (store, minReplicas) => {
       const { findings } = await clientOf(t, store, { minReplicas }).diagnose()
@@ -95,7 +107,7 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
     assert.deepEqual(await worse(system.url(), 3), ['too-few-replicas'])
     assert.deepEqual(await worse(system.url(), 2), ['no-spare-replica'])
     assert.deepEqual(await worse(system.url(), 1), [])
-    // What is found by sentinels may be another server at any time.
+    // The master of a Sentinel group may be another server at any time.
     const others = [await system.master(), await startRedis(t, { keep: true })].map((server) => server.url())
     assert.deepEqual(await worse([system.url(), ...others]), [])
     await system.loseMaster()
@@ -105,7 +117,7 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
     })
   })
 
-  test('minReplicas: who is handed a lease has it when replicas have it', async (t) => {
+  test('minReplicas: a waiter gets a lease only once the replicas have it', async (t) => {
     const master = await startRedis(t)
     const replica = await startRedis(t, { replicaOf: master.port })
     const look = await replica.command()

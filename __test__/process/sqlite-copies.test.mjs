@@ -35,14 +35,14 @@ describe('sqlite: two copies of the package in one process', { timeout: 120_000 
       assert.deepEqual(faults(readHistory(path)), [])
     })
 
-    test(`${what}, and the end of one takes nothing from the other`, async (t) => {
+    test(`${what}, and the end of one copy costs the other no lock`, async (t) => {
       const { entries, store } = copies(t)
       const child = startChild(t, 'copies.mjs', { entries, store, key: 'k' })
       await child.next('ready')
       assert.equal((await child.ask('acquire', { copy: 0, ttl: 1_000 })).held, true)
       assert.equal((await child.ask('acquire', { copy: 1, ttl: 1_000 })).held, false)
       await child.ask('close', { copy: 1 })
-      // Stores that open and close would delete the log of a file that no process has locked.
+      // When stores open and close, they would delete the log of a file that no process has locked.
       const others = [0, 1].map(() => startChild(t, 'closer.mjs', { store, key: 'k', ms: 2_500 }))
       for (const other of others) {
         const { granted, errors, rounds } = await other.next('done')

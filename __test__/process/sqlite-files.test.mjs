@@ -1,5 +1,5 @@
-// The lock file and its log are copied, moved and removed in use: a holder knows before another
-// client gets its lock.
+// The lock file and its log are copied, moved and removed in use. A holder knows of it before
+// another client gets its lock.
 
 import assert from 'node:assert/strict'
 import { linkSync, mkdirSync, renameSync, rmSync, symlinkSync } from 'node:fs'
@@ -43,7 +43,7 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
   for (const [what, happen] of Object.entries(ACCIDENTS)) {
     for (const opened of [true, false]) {
       const who = opened ? 'with the file open' : 'that opens the file then'
-      test(`${what}: the holder knows before a client ${who} gets the lock`, async (t) => {
+      test(`if ${what}, the holder knows before a client ${who} gets the lock`, async (t) => {
         const path = join(temporaryFolder(t), 'locks.db')
         const store = `sqlite:${path}`
         const holder = startChild(t, 'holder.mjs', { store, key: 'k', ttl: 20_000 })
@@ -89,7 +89,7 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
     assert.ok(lastTrue < granted.at, `held until ${firstFalse}, granted at ${granted.at}`)
   })
 
-  test('no two clients hold one lock at a time while files vanish again and again', async (t) => {
+  test('no two clients hold one lock at a time while files vanish many times', async (t) => {
     const random = randomFrom(t)
     const folder = temporaryFolder(t)
     const path = join(folder, 'locks.db')
@@ -111,7 +111,7 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
     const turns = (await Promise.all(told)).map((said) => said.turns?.[0])
     const tenures = readHistory(history)
     assert.deepEqual(faults(tenures), [])
-    assert.ok(accidents > 8 && tenures.length > 30, `${accidents} accidents, ${tenures.length} tenures, turns ${turns}`)
+    assert.ok(accidents > 8 && tenures.length > 30, `${accidents} accidents, ${tenures.length} leases, turns ${turns}`)
   })
 
   test('the holder copies the directory of the file, and keeps its lease', async (t) => {
@@ -156,7 +156,7 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
     for (const other of [join(folder, 'link.db'), relative(process.cwd(), path)]) {
       assert.equal(await clientOf(t, `sqlite:${other}`).tryAcquire('k'), null, other)
     }
-    // Another process looks for other owners beside the file itself, too.
+    // Another process also looks for owners in the directory of the file itself.
     const child = startChild(t, 'holder.mjs', { store: `sqlite:${join(folder, 'link.db')}`, key: 'k', acquire: false })
     await child.next('ready')
     assert.equal((await child.ask('acquire', { wait: 50 })).error?.code, 'ERR_LOCK_TIMEOUT')

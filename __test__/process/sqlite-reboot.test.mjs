@@ -22,7 +22,10 @@ function place(t) {
   return { folder, store: `sqlite:${join(folder, 'locks.db')}`, missing }
 }
 
-/** Starts a process that obeys the test, after a reboot if `launcher` simulates one. */
+/**
+ * Starts a process that carries out the test's commands. If `launcher` simulates a reboot, the
+ * process starts after it.
+ */
 async function startClient(t, store, launcher) {
   const child = startChild(t, 'client.mjs', { store }, { launcher })
   await child.next('ready')
@@ -63,7 +66,7 @@ describe('sqlite: after a reboot', { timeout: 120_000 }, () => {
     await within('the end of the process', first.ended)
     const next = startChild(t, 'scheduler.mjs', options, { launcher: afterReboot(folder) })
     await next.next('ready')
-    assert.ok(Date.now() < tick + EVERY, 'the next process came too late to prove anything')
+    assert.ok(Date.now() < tick + EVERY, 'the next process came too late for this test')
     assert.ok((await next.next('began')).tick > tick)
     await next.ask('stop')
   })

@@ -1,12 +1,14 @@
-// Tests the rights of other users to the files of the embedded store.
+// The rights of other users to the files of the embedded store.
 
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
 import {
   chmodSync,
   chownSync,
+  linkSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
   rmdirSync,
   rmSync,
   statSync,
@@ -15,13 +17,12 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { createLockClient } from 'leasehold'
 import { startChild } from '../support/child.mjs'
 import { atEnd } from '../support/endings.mjs'
+import { alone, asUser, EXPORTS, forgeJournal, inOpenFolder, tryAs } from '../support/other-users.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
-const EXPORTS = fileURLToPath(new URL('../../dist/index.js', import.meta.url))
 const skip = process.platform === 'win32' && 'files have no mode there'
 
 function openClient(t, path) {
@@ -77,7 +78,6 @@ describe('sqlite: the rights of other users', { timeout: 60_000, skip }, () => {
     }
   })
 
-  const alone = process.getuid?.() !== 0 && 'only root can become other users'
   test('two users of a group share a file in a directory of that group', { skip: alone }, async (t) => {
     const folder = temporaryFolder(t)
     const path = join(folder, 'locks.db')
@@ -90,10 +90,9 @@ describe('sqlite: the rights of other users', { timeout: 60_000, skip }, () => {
       chownSync(name, 0, group)
       chmodSync(name, mode)
     }
-    const asUser = (user) => ['setpriv', `--reuid=${user}`, `--regid=${user}`, `--groups=${group}`]
     const start = (user) =>
-      startChild(t, 'holder.mjs', { store: `sqlite:${path}`, key: `${user}` }, { launcher: asUser(user) })
-    const [first, ...check] = [...asUser(54_001), process.execPath, '-e', `require('${EXPORTS}')`]
+      startChild(t, 'holder.mjs', { store: `sqlite:${path}`, key: `${user}` }, { launcher: asUser(user, group) })
+    const [first, ...check] = [...asUser(54_001, group), process.execPath, '-e', `require('${EXPORTS}')`]
     if (spawnSync(first, check).status !== 0) return t.skip('another user may not load the package')
     const holders = [start(54_001), start(54_002)]
     for (const holder of holders) assert.ok((await holder.next('held')).fence > 0)
@@ -113,7 +112,7 @@ describe('sqlite: the rights of other users', { timeout: 60_000, skip }, () => {
         symlinkSync(join(folder, 'elsewhere'), path)
       },
     ],
-    "somebody else's": [
+    "another user's": [
       /belongs to another user \(12345\)/,
       (path) => {
         mkdirSync(path)
@@ -122,7 +121,7 @@ describe('sqlite: the rights of other users', { timeout: 60_000, skip }, () => {
     ],
   }
   for (const [what, [reason, make]] of Object.entries(inTheWay)) {
-    const cannot = what === "somebody else's" && process.getuid?.() !== 0 && 'only root can give a directory away'
+    const cannot = what === "another user's" && process.getuid?.() !== 0 && 'only root can give a directory away'
     test(`the directory of the owners is refused if it is ${what}`, { skip: cannot }, async (t) => {
       const folder = temporaryFolder(t)
       const path = join(folder, 'locks.db')
@@ -138,46 +137,45 @@ describe('sqlite: the rights of other users', { timeout: 60_000, skip }, () => {
   }
 
   describe('for a user who is not root', { skip: alone }, () => {
-    const AS_USER = ['setpriv', '--reuid=54001', '--regid=54001', '--clear-groups']
-    const TRY = `
-      const { createLockClient } = require(${JSON.stringify(EXPORTS)})
-      const [path, umask] = process.argv.slice(1)
-      if (umask) process.umask(Number.parseInt(umask, 8))
-      const locks = createLockClient('sqlite:' + path)
-      const told = locks.tryAcquire('a').then((lease) => ({ isHeld: lease?.isHeld }), ({ reason, message }) => ({ reason, message }))
-      told.then(async (answer) => {
-        console.log(JSON.stringify(answer))
-        await locks.close()
-      })`
-    /** Tries a lock as another user. Returns what this user is told. */
-    const tryAs = (path, umask = '') => {
-      const { stdout, stderr } = spawnSync(AS_USER[0], [...AS_USER.slice(1), process.execPath, '-e', TRY, path, umask])
-      assert.notEqual(`${stdout}`, '', `${stderr}`)
-      return JSON.parse(stdout)
+    /**
+     * Returns the path of a lock file that its owner, 54001, has used, and the bytes of the file.
+     */
+    const used = (t) => {
+      const path = inOpenFolder(t)
+      assert.equal(tryAs(path).isHeld, true)
+      return { path, before: readFileSync(path) }
     }
-    /** Returns the path of a lock file in a directory in which everybody may create files. */
-    const inOpenFolder = (t) => {
-      const folder = temporaryFolder(t)
-      chmodSync(folder, 0o1777)
-      return join(folder, 'locks.db')
-    }
-
     for (const end of ['-wal', '-shm']) {
-      test(`somebody else's locks.db${end} is named`, (t) => {
+      test(`the error names another user's locks.db${end}`, (t) => {
         const path = inOpenFolder(t)
         assert.equal(tryAs(path).isHeld, true)
         rmSync(`${path}${end}`, { force: true })
         writeFileSync(`${path}${end}`, '', { mode: 0o600 })
         chownSync(`${path}${end}`, 54_002, 54_002)
         const { reason, message } = tryAs(path)
-        // Another store may be about to share it.
+        // The error may be temporary: another store may be about to share the file.
         assert.equal(reason, 'unreachable', message)
         assert.ok(message.includes(`no right to write ${path}${end} `), message)
         assert.match(message, /belongs to the user 54002/)
       })
     }
 
-    test("somebody else's locks.db-wal without a lock file is named", (t) => {
+    test('the error names a directory of the owners that the user may not read, and says what to do', (t) => {
+      const path = inOpenFolder(t)
+      assert.equal(tryAs(path).isHeld, true)
+      chmodSync(`${path}.owners`, 0)
+      const own = tryAs(path)
+      assert.equal(own.reason, 'denied', own.message)
+      assert.ok(own.message.startsWith(`the directory ${path}.owners, in which the processes `), own.message)
+      assert.match(own.message, /: Permission denied .*; run chmod u\+rwx on it$/)
+      // A trusted user's directory, which this user may not enter.
+      chownSync(`${path}.owners`, 0, 0)
+      const roots = tryAs(path)
+      assert.equal(roots.reason, 'denied', roots.message)
+      assert.match(roots.message, /; it belongs to the user 0: share the lock file and the directory with a group, or /)
+    })
+
+    test("the error names another user's locks.db-wal if there is no lock file", (t) => {
       const path = inOpenFolder(t)
       writeFileSync(`${path}-wal`, '', { mode: 0o600 })
       const { reason, message } = tryAs(path)
@@ -185,7 +183,7 @@ describe('sqlite: the rights of other users', { timeout: 60_000, skip }, () => {
       assert.ok(message.includes(`${path}-wal is in the way`), message)
     })
 
-    test("somebody else's empty lock file that everybody may write is refused", (t) => {
+    test("another user's empty lock file that all users may write is refused", (t) => {
       const path = inOpenFolder(t)
       writeFileSync(path, '')
       chownSync(path, 54_002, 54_002)
@@ -193,23 +191,104 @@ describe('sqlite: the rights of other users', { timeout: 60_000, skip }, () => {
       const { reason, message } = tryAs(path)
       assert.equal(reason, 'denied', message)
       assert.match(message, /it is empty, belongs to another user \(54002\)/)
-      assert.equal(statSync(path).size, 0, 'and stays as it is')
+      assert.equal(statSync(path).size, 0, 'the file stays as it is')
       chownSync(path, 54_001, 54_001)
-      assert.equal(tryAs(path).isHeld, true, 'its owner uses it')
+      assert.equal(tryAs(path).isHeld, true, 'its owner may use it')
       chownSync(path, 54_002, 54_002)
       for (const end of ['-wal', '-shm']) rmSync(`${path}${end}`, { force: true })
-      assert.equal(tryAs(path).isHeld, true, 'a file in use stays shared')
+      const complete = tryAs(path)
+      assert.equal(complete.reason, 'denied', complete.message)
+      assert.match(
+        complete.message,
+        /it lies in a directory that everybody may write, belongs to another user \(54002\)/,
+      )
     })
 
-    test('a umask that takes all rights away is named', (t) => {
+    test("another user's complete lock file is not reached by a link from a directory that all users may write", (t) => {
       const path = inOpenFolder(t)
-      const { reason, message } = tryAs(path, '777')
+      const elsewhere = join(temporaryFolder(t), 'planted.db')
+      chmodSync(dirname(elsewhere), 0o755)
+      writeFileSync(elsewhere, used(t).before)
+      chownSync(elsewhere, 54_002, 54_002)
+      chmodSync(elsewhere, 0o666)
+      symlinkSync(elsewhere, path)
+      assert.equal(tryAs(path).reason, 'denied')
+    })
+
+    test('a file that all users may write stays shared in a directory that only a group may write', (t) => {
+      const folder = temporaryFolder(t)
+      chownSync(folder, 54_002, 54_001)
+      chmodSync(folder, 0o770)
+      const path = join(folder, 'locks.db')
+      writeFileSync(path, '')
+      chownSync(path, 54_001, 54_001)
+      chmodSync(path, 0o666)
+      assert.equal(tryAs(path).isHeld, true)
+      for (const end of ['', '-wal', '-shm']) chownSync(`${path}${end}`, 54_002, 54_002)
+      assert.equal(tryAs(path).isHeld, true)
+    })
+
+    const assertRefused = (path, end, reason) => {
+      const answer = tryAs(path)
+      assert.equal(answer.reason, 'denied', JSON.stringify(answer))
+      assert.ok(answer.message.includes(`${path}${end} is refused: it`), answer.message)
+      assert.match(answer.message, reason)
+    }
+
+    test("another user's journal is not applied to the lock file", (t) => {
+      const { path, before } = used(t)
+      const other = Buffer.from(before)
+      // Set the version of the layout, which is at this offset of SQLite's header.
+      other.writeUInt32BE(99, 60)
+      const journal = `${path}-journal`
+      writeFileSync(journal, forgeJournal(other))
+      chmodSync(journal, 0o666)
+      chownSync(journal, 54_002, 54_002)
+      assertRefused(path, '-journal', /belongs to another user \(54002\)/)
+      assert.ok(readFileSync(path).equals(before), 'the file stays as it is')
+      chownSync(journal, 54_001, 54_001)
+      assert.match(tryAs(path).message, /made by a newer version/, 'the journal of the owner is applied')
+    })
+
+    for (const end of ['-wal', '-shm']) {
+      test(`another user's locks.db${end} that all users may write is refused`, (t) => {
+        const { path } = used(t)
+        chmodSync(`${path}${end}`, 0o666)
+        chownSync(`${path}${end}`, 54_002, 54_002)
+        assertRefused(path, end, /belongs to another user \(54002\)/)
+        chownSync(`${path}${end}`, 0, 0)
+        assert.equal(tryAs(path).isHeld, true, 'root may make it')
+      })
+    }
+
+    for (const end of ['-journal', '-wal', '-shm']) {
+      test(`a link at locks.db${end} is refused`, (t) => {
+        const { path } = used(t)
+        const [place, elsewhere] = [`${path}${end}`, join(temporaryFolder(t), 'elsewhere')]
+        rmSync(place, { force: true })
+        symlinkSync(elsewhere, place)
+        if (end !== '-journal') assertRefused(path, end, /symbolic link/)
+        chmodSync(dirname(elsewhere), 0o755)
+        const { path: other, before } = used(t)
+        before.writeUInt32BE(99, 60)
+        writeFileSync(elsewhere, end === '-journal' ? forgeJournal(before) : readFileSync(`${other}${end}`))
+        chownSync(elsewhere, 54_001, 54_001)
+        assertRefused(path, end, /symbolic link/)
+        rmSync(place)
+        linkSync(elsewhere, place)
+        assertRefused(path, end, /several names/)
+      })
+    }
+
+    test('the error names a umask that takes all rights away', (t) => {
+      const path = inOpenFolder(t)
+      const { reason, message } = tryAs(path, { umask: '777' })
       assert.equal(reason, 'denied', message)
       assert.match(message, /umask/)
       assert.deepEqual(readdirSync(dirname(path)), [], 'no file is left')
       assert.equal(tryAs(path).isHeld, true)
       rmdirSync(`${path}.owners`)
-      assert.match(tryAs(path, '777').message, /umask/)
+      assert.match(tryAs(path, { umask: '777' }).message, /umask/)
       assert.equal(tryAs(path).isHeld, true)
     })
   })
@@ -220,6 +299,15 @@ describe('sqlite: the rights of other users', { timeout: 60_000, skip }, () => {
     chmodSync(`${path}.owners`, 0o777)
     await openClient(t, path).acquire('a')
     assert.equal((statSync(`${path}.owners`).mode & 0o777).toString(8), '700')
+  })
+
+  test('the error names a directory in the place of locks.db-wal', async (t) => {
+    const path = join(temporaryFolder(t), 'locks.db')
+    mkdirSync(`${path}-wal`)
+    const error = await openClient(t, path)
+      .tryAcquire('k')
+      .catch((error) => error)
+    assert.match(error.message, /locks\.db-wal is refused: it is a directory; remove it/)
   })
 
   for (const end of ['', '-wal', '-shm', '-journal', '.new']) {
@@ -236,7 +324,7 @@ describe('sqlite: the rights of other users', { timeout: 60_000, skip }, () => {
     })
   }
 
-  test('diagnose tells what other users may open', async (t) => {
+  test('diagnose reports what other users may open', async (t) => {
     const folder = temporaryFolder(t)
     const path = join(folder, 'locks.db')
     const locks = openClient(t, path)

@@ -27,7 +27,7 @@ async function startClient(t, store, launcher) {
 describe('sqlite: time namespaces', { timeout: 120_000, skip: noTimeNamespaces }, () => {
   for (const [title, launcher] of NAMESPACES) {
     for (const direction of ['inside waits', 'outside waits']) {
-      test(`${title}: leases are held, handed over and run out as in one namespace, ${direction}`, async (t) => {
+      test(`${title}: leases are held, handed over and expire as in one namespace, ${direction}`, async (t) => {
         const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
         const outside = await startClient(t, store)
         const inside = await startClient(t, store, launcher)
@@ -52,14 +52,14 @@ describe('sqlite: time namespaces', { timeout: 120_000, skip: noTimeNamespaces }
         assert.equal((await other.ask('acquire', { key: runsOut, wait: 10_000 })).held, true)
         const after = Date.now() - since
         holder.signal('SIGCONT')
-        assert.ok(after >= TTL - 20 && after < TTL + 1_000, `run out after ${after} ms`)
+        assert.ok(after >= TTL - 20 && after < TTL + 1_000, `expired after ${after} ms`)
       })
     }
   }
 
   const HIDDEN = { 'whose offsets are hidden': inHiddenTimeNamespace, 'without /proc': withoutProc }
   for (const [which, launch] of Object.entries(HIDDEN)) {
-    test(`a process ${which}, so that it can't tell how far its clock differs, refuses the file and can use memory`, async (t) => {
+    test(`a process ${which} can't compare its clock, so it refuses the file, and can use memory`, async (t) => {
       const folder = temporaryFolder(t)
       const path = join(folder, 'locks.db')
       const launcher = launch(folder)

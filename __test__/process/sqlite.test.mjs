@@ -1,4 +1,5 @@
-// What is true of the embedded store alone: its file, its default place, and that processes share it.
+// Behavior of the embedded store alone: its file, its default place, and its use by several
+// processes.
 
 import assert from 'node:assert/strict'
 import { chmodSync, chownSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync } from 'node:fs'
@@ -17,7 +18,7 @@ const clientOf = (t, store) => {
 }
 
 describe('sqlite', { timeout: 120_000 }, () => {
-  test('ten processes open a file that is not there yet, at once', async (t) => {
+  test('ten processes can create one file at the same time', async (t) => {
     const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
     const children = Array.from({ length: 10 }, (_, i) => startChild(t, 'holder.mjs', { store, key: `k${i}` }))
     const held = await Promise.all(children.map((child) => child.next('held', 60_000)))
@@ -26,7 +27,7 @@ describe('sqlite', { timeout: 120_000 }, () => {
     assert.ok(released.every((answer) => answer.released))
   })
 
-  test('paths with spaces, unicode, percent and question marks are taken as they are written', async (t) => {
+  test('paths with spaces, unicode, percent and question marks are used as they are written', async (t) => {
     const folder = temporaryFolder(t)
     for (const name of ['with space.db', '鍵.db', '100%25.db', 'what?mode=memory.db', '#hash.db', "it's.db"]) {
       const lease = await clientOf(t, `sqlite:${join(folder, name)}`).acquire('k')
@@ -35,7 +36,7 @@ describe('sqlite', { timeout: 120_000 }, () => {
     }
   })
 
-  test('fences grow on when every process is gone, and when the file is gone', async (t) => {
+  test('fences keep growing after every process has ended, and after the file is gone', async (t) => {
     const path = join(temporaryFolder(t), 'locks.db')
     const fences = []
     for (let i = 0; i < 4; i++) {
@@ -54,7 +55,7 @@ describe('sqlite', { timeout: 120_000 }, () => {
     )
   })
 
-  test('a lease whose file was moved away is never held by two who see one file', async (t) => {
+  test('a lease whose file was moved away is never held by two clients that see one file', async (t) => {
     const folder = temporaryFolder(t)
     const path = join(folder, 'locks.db')
     const locks = clientOf(t, `sqlite:${path}`)
@@ -63,7 +64,7 @@ describe('sqlite', { timeout: 120_000 }, () => {
       try {
         renameSync(path + end, `${path}.old${end}`)
       } catch {
-        // A -wal is not always there.
+        // The -wal is not always present.
       }
     }
     const outcome = await lease.release().catch((error) => error)
@@ -81,7 +82,7 @@ describe('default store', { timeout: 120_000 }, () => {
     env: { TMPDIR: folder, LEASEHOLD_URL: '', REDIS_URL: '', XDG_RUNTIME_DIR: '', ...more },
   })
 
-  test("an SQLite file in a folder of the user's own, shared by the user's processes", async (t) => {
+  test("is an SQLite file in a folder of the user, shared by the user's processes", async (t) => {
     const folder = temporaryFolder(t)
     const a = startChild(t, 'holder.mjs', { key: 'k' }, env(folder))
     const { fence } = await a.next('held')
@@ -93,7 +94,7 @@ describe('default store', { timeout: 120_000 }, () => {
     assert.ok((await b.next('held')).fence > fence)
   })
 
-  test('LEASEHOLD_URL comes before REDIS_URL, and both before the file', async (t) => {
+  test('is LEASEHOLD_URL rather than REDIS_URL, and both rather than the file', async (t) => {
     const folder = temporaryFolder(t)
     const urls = { LEASEHOLD_URL: 'memory:x', REDIS_URL: 'redis://no-such-host.invalid' }
     const child = startChild(t, 'holder.mjs', { key: 'k' }, env(folder, urls))
@@ -104,7 +105,7 @@ describe('default store', { timeout: 120_000 }, () => {
     assert.deepEqual(readdirSync(folder), [])
   })
 
-  test('LEASEHOLD_URL may name the stores of a quorum, or a file with blanks in its path', async (t) => {
+  test('is a quorum if LEASEHOLD_URL names several stores, which may be files with blanks in their paths', async (t) => {
     const folder = temporaryFolder(t)
     const holderOf = (name, url) => startChild(t, name, { key: 'k' }, env(folder, { LEASEHOLD_URL: url }))
     const files = ['a', 'b', 'c d'].map((name) => `sqlite:${join(folder, name)}`)
@@ -126,11 +127,11 @@ describe('default store', { timeout: 120_000 }, () => {
       symlinkSync(join(folder, 'elsewhere'), path)
     },
     'open to others': (path) => chmodSync(path, 0o777),
-    "somebody else's": (path) => chownSync(path, 12_345, 12_345),
+    "another user's": (path) => chownSync(path, 12_345, 12_345),
   }
   for (const [what, change] of Object.entries(spoil)) {
-    const skip = what === "somebody else's" && process.getuid?.() !== 0 && 'only root can give a folder away'
-    test(`refused when the folder is ${what}`, { skip }, async (t) => {
+    const skip = what === "another user's" && process.getuid?.() !== 0 && 'only root can give a folder away'
+    test(`is refused if the folder is ${what}`, { skip }, async (t) => {
       const folder = temporaryFolder(t)
       const first = startChild(t, 'holder.mjs', { key: 'k' }, env(folder))
       await first.next('held')
@@ -145,7 +146,7 @@ describe('default store', { timeout: 120_000 }, () => {
     })
   }
 
-  test('refused when somebody was there first with a link', async (t) => {
+  test('is refused if another user has put a link in its place', async (t) => {
     const folder = temporaryFolder(t)
     const first = startChild(t, 'holder.mjs', { key: 'k' }, env(folder))
     await first.next('held')

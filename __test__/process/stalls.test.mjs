@@ -1,4 +1,4 @@
-// Promise 4, renewal does not depend on the event loop, and what bounds it: a hung process does not hold for ever.
+// Renewal does not depend on the event loop, but a hung process does not hold a lock for ever.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -12,7 +12,7 @@ import { openStore, sharedStoreNames } from '../support/stores.mjs'
 const TTL = 500
 
 for (const name of sharedStoreNames) {
-  // Each waits for time to pass, in processes and at a server of its own.
+  // Each test waits for time to pass, with a server of its own.
   describe(`process: ${name}`, { concurrency: 3, timeout: 240_000 }, () => {
     const setUp = async (t, options = {}) => {
       const store = await openStore(name, t)
@@ -34,7 +34,7 @@ for (const name of sharedStoreNames) {
         })
         let looks = 0
         while (!done) {
-          assert.equal(await locks.tryAcquire(key), null, 'nobody else gets it meanwhile')
+          assert.equal(await locks.tryAcquire(key), null, 'another client got the lock during the block')
           looks++
           await new Promise((resolve) => setTimeout(resolve, 20))
         }
@@ -43,7 +43,7 @@ for (const name of sharedStoreNames) {
         assert.equal(first.aborted, false)
         assert.ok(first.remaining > 0)
         assert.ok(looks > 20, `${looks} looks`)
-        assert.equal((await locks.inspect(key)).fence, held.fence, 'it is the same lease')
+        assert.equal((await locks.inspect(key)).fence, held.fence, 'the lease has changed')
         assert.equal((await holder.ask('release')).released, true)
       })
     }
@@ -54,9 +54,10 @@ for (const name of sharedStoreNames) {
       const blocked = holder.ask('block', { ms: maxStall + 10 * TTL, how: 'wait' })
       const { ms, value: next } = await timed(() => locks.acquire(key, { wait: 30_000 }))
       assert.ok(next.fence > held.fence)
-      // It answered last at some time before the block began, and a renewal may be young when renewing stops.
-      assert.ok(ms > maxStall / 2, `not while it may still hold: ${ms} ms`)
-      assert.ok(ms < maxStall + 2 * TTL + 2_000, `gone at the store in time: ${ms} ms`)
+      // The thread last answered at some time before the block began, and a renewal may be recent
+      // when renewing stops.
+      assert.ok(ms > maxStall / 2, `the lock was free while the thread may still hold it: ${ms} ms`)
+      assert.ok(ms < maxStall + 2 * TTL + 2_000, `the lease was too long at the store: ${ms} ms`)
       const first = await blocked
       assert.equal(first.isHeld, false, 'the first line after the block')
       assert.equal(first.remaining, 0)
@@ -67,7 +68,7 @@ for (const name of sharedStoreNames) {
       assert.equal(next.isHeld, true)
     })
 
-    test('a stall shorter than maxStall leaves no mark, however often', async (t) => {
+    test('stalls shorter than maxStall have no effect, however many', async (t) => {
       const { holder } = await setUp(t, { client: { maxStall: 2_000 } })
       for (let i = 0; i < 4; i++) {
         assert.equal((await holder.ask('block', { ms: 1_000, how: 'wait' })).isHeld, true)
@@ -76,14 +77,14 @@ for (const name of sharedStoreNames) {
       assert.equal((await holder.ask('release')).released, true)
     })
 
-    test('a holder frozen (SIGSTOP) past its ttl: its first line reads false, its release touches nobody', async (t) => {
+    test('a holder frozen (SIGSTOP) past its ttl: its first line reads false, and its release affects no other client', async (t) => {
       const { locks, key, holder, held } = await setUp(t)
       holder.tell('thawed', { jump: TTL })
       await holder.next('spinning')
       holder.signal('SIGSTOP')
       const next = await locks.acquire(key, { wait: 30_000, ttl: 60_000 })
       assert.ok(next.fence > held.fence)
-      // The jump has to be longer than a ttl also if the lease was old when the freeze began.
+      // The jump has to be longer than a ttl even if the lease was old when the freeze began.
       await new Promise((resolve) => setTimeout(resolve, TTL))
       holder.signal('SIGCONT')
       const first = await holder.next('thawed')
@@ -98,7 +99,8 @@ for (const name of sharedStoreNames) {
     })
 
     test(`SIGKILL of the holder: the next waiter has the lock ${name === 'sqlite' ? 'within 200 ms' : 'when the ttl is over'}`, async (t) => {
-      // Waiting is by looking again in this version: on Redis it allows a quarter of a second beside the ttl.
+      // The waiter may be between two polls. On Redis, the bound allows a quarter of a second in
+      // addition to the ttl.
       const ttl = name === 'sqlite' ? 60_000 : 1_000
       const bound = name === 'sqlite' ? 200 : ttl + 250
       const { locks, key, holder, held } = await setUp(t, { ttl })

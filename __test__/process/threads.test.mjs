@@ -1,4 +1,4 @@
-// Worker threads share the process's one engine.
+// Worker threads share the one engine of the process.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -72,7 +72,7 @@ for (const name of storeNames) {
         await within('the thread', once(thread, 'message'))
         await thread.terminate()
       }
-      await until('all to be free', async () => {
+      await until('all locks to be free', async () => {
         const infos = await Promise.all(Array.from({ length: 10 }, (_, i) => locks.inspect(`a${i}`)))
         return infos.every((info) => info === null)
       })

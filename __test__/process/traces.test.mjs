@@ -1,4 +1,4 @@
-// Traces that are linked although nothing but the store is between the processes.
+// Traces that are linked although the processes share only the store.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -7,14 +7,14 @@ import { until } from '../support/clock.mjs'
 import { overStores, sharedStoreNames } from '../support/stores.mjs'
 import { traceparent } from '../support/tracing.mjs'
 
-/** A process with an instrumented client. */
+/** Starts a process with an instrumented client. */
 async function startTraced(t, { url }, key, name, permits) {
   const child = startChild(t, 'traced.mjs', { store: url, key, name, permits })
   await child.next('ready')
   return child
 }
 
-/** The only span of that name. */
+/** Returns the only span of that name. */
 async function spanOf(child, name) {
   const { spans } = await child.ask('spans')
   const found = spans.filter((span) => span.name === `leasehold ${name}`)
@@ -30,23 +30,23 @@ overStores(
       const [one, two] = await Promise.all(['one', 'two'].map((name) => startTraced(t, store, key, name)))
       const { fence, traceId } = await one.ask('acquire')
       const holding = await spanOf(one, 'acquire')
-      assert.equal(holding.traceId, traceId, 'it is in the trace of whoever holds')
+      assert.equal(holding.traceId, traceId, 'the span is in the trace of the holder')
 
-      const looker = store.client(t)
-      const alone = await looker.inspect(key)
+      const observer = store.client(t)
+      const alone = await observer.inspect(key)
       assert.equal(alone.holder, 'one')
       assert.equal(alone.trace, traceparent(holding))
       assert.equal(alone.leases[0].trace, alone.trace)
 
       two.tell('acquire')
-      const { waiters } = await until('the other to wait', async () => {
-        const info = await looker.inspect(key)
+      const { waiters } = await until('the other process to wait', async () => {
+        const info = await observer.inspect(key)
         return info.waiters.length > 0 && info
       })
       const waiting = await spanOf(two, 'acquire')
       assert.equal(waiters[0].holder, 'two')
       assert.equal(waiters[0].trace, traceparent(waiting))
-      const { locks } = await looker.list({ pattern: key })
+      const { locks } = await observer.list({ pattern: key })
       assert.deepEqual(
         locks.map(({ holder, trace, waiters }) => [holder, trace, waiters.map(({ holder, trace }) => [holder, trace])]),
         [['one', traceparent(holding), [['two', traceparent(waiting)]]]],
@@ -67,20 +67,20 @@ overStores(
       assert.equal(events[0].name, 'leasehold.blocked')
       assert.equal(events[0].attributes['leasehold.holder.name'], 'one')
       assert.equal(events[0].attributes['leasehold.holder.fence'], fence)
-      const after = await looker.inspect(key)
+      const after = await observer.inspect(key)
       assert.equal(after.holder, 'two')
-      assert.equal(after.trace, traceparent(waiting), 'it was handed on with its trace')
+      assert.equal(after.trace, traceparent(waiting), 'the lease was handed over with the trace')
       assert.deepEqual((await spanOf(one, 'acquire')).links, [])
     })
 
-    test('of those who share a lock it is linked to the one that is elsewhere', async (t) => {
+    test('a waiter for a shared lock is linked to the holder in another process', async (t) => {
       const key = store.key()
       const [one, two] = await Promise.all(['one', 'two'].map((name) => startTraced(t, store, key, name, 2)))
       const { traceId } = await one.ask('acquire')
       await two.ask('acquire')
       two.tell('acquire')
-      const looker = store.client(t)
-      await until('it to wait', async () => (await looker.inspect(key)).waiters.length > 0)
+      const observer = store.client(t)
+      await until('the waiter to wait', async () => (await observer.inspect(key)).waiters.length > 0)
       await two.ask('blocked')
       await one.ask('release')
       await two.next('acquire')
@@ -93,7 +93,7 @@ overStores(
       )
     })
 
-    test('a holder that is not instrumented has a name and no trace, as ever', async (t) => {
+    test('a holder that is not instrumented has a name and no trace', async (t) => {
       const key = store.key()
       const plain = store.client(t, { name: 'plain' })
       const lease = await plain.acquire(key)
@@ -115,7 +115,7 @@ overStores(
       assert.deepEqual(links, [])
       assert.equal(events[0].attributes['leasehold.holder.name'], 'plain')
       const waiting = plain.acquire(key)
-      const { waiters } = await until('it to wait', async () => {
+      const { waiters } = await until('the waiter to wait', async () => {
         const seen = await plain.inspect(key)
         return seen.waiters.length > 0 && seen
       })

@@ -33,7 +33,7 @@ export class Balancer {
 
   /**
    * Resolves with the answer of any server to a POST of `path`: { status, body, tries }. Rejects if
-   * all refuse it.
+   * all servers refuse the request.
    */
   async post(path, deadline = 30_000) {
     const end = Date.now() + deadline
@@ -42,7 +42,7 @@ export class Balancer {
       const port = this.ports[this.#next++ % this.ports.length]
       try {
         const answer = await this.#post(port, path)
-        // This server shuts down: another one may take the request.
+        // The server shuts down, and another one may take the request.
         if (answer.status !== 503) return { ...answer, tries }
         last = new Error('503')
       } catch (error) {

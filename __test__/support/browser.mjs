@@ -1,4 +1,4 @@
-// Opens the pages of the examples in Chromium.
+// Opens pages in Chromium.
 
 import { chromium } from 'playwright-core'
 import { findChromium } from './chromium.mjs'
@@ -6,7 +6,7 @@ import { atEnd } from './endings.mjs'
 
 /**
  * The flags of Chromium: it connects only to the servers under test, and starts with an empty
- * profile of its own.
+ * profile.
  */
 const QUIET = [
   '--disable-gpu',
@@ -37,7 +37,7 @@ export async function openPage(t, url, prepare = () => {}) {
 export const shows = (page, selector, text) =>
   page.waitForFunction(([where, what]) => document.querySelector(where)?.textContent === what, [selector, text])
 
-/** Resolves when the list's items, each without the time before it, are these. */
+/** Resolves when the list has these items, without their times. */
 export const lists = (page, selector, names) =>
   page.waitForFunction(
     ([where, what]) =>

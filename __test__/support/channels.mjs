@@ -1,15 +1,15 @@
-// Listening to everything that the library tells on diagnostics_channel.
+// Listens to everything that the library publishes on diagnostics_channel.
 
 import diagnostics from 'node:diagnostics_channel'
 import { atEnd } from './endings.mjs'
 import { readInterface } from './typed.mjs'
 
-/** What types/channels.d.ts says of them. */
+/** The channels that types/channels.d.ts declares. */
 export const declared = readInterface('types/channels.d.ts', 'LeaseholdChannels')
 
 /**
- * Everything that is told until the test is over: { name, message, was }, where `was` is a copy of the message as it was at
- * that time. `faults` collects what is not as its type says.
+ * Collects all messages until the test is over: { name, message, was }. `was` is a copy of the
+ * message at that time. `faults` collects the messages that differ from their type.
  */
 export function listen(t, names = declared.names) {
   const heard = []
@@ -25,7 +25,7 @@ export function listen(t, names = declared.names) {
   return {
     heard,
     faults,
-    /** The messages told on a channel, as they are now. */
+    /** Returns the messages of a channel, as they are now. */
     on: (name) => heard.filter((each) => each.name === name).map(({ message }) => message),
     names: () => heard.map(({ name }) => name),
   }

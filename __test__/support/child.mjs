@@ -1,8 +1,9 @@
-// Real Node processes that a test starts, listens to, tells what to do, freezes and kills.
+// Real Node processes that a test starts, commands, freezes and kills.
 //
-// A child writes one JSON line per event on its stdout ({ event, at, ... }) and reads one JSON line per command from
-// its stdin; fixtures do both with process/fixtures/kit.mjs. Writes to a pipe are synchronous, so an event is out even
-// when the child's event loop is blocked or the next line ends the process.
+// A child writes one JSON line per event on its stdout ({ event, at, ... }) and reads one JSON line
+// per command from its stdin; fixtures do both with process/fixtures/kit.mjs. Writes to a pipe are
+// synchronous, so an event is out even when the child's event loop is blocked or the next line ends
+// the process.
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -54,7 +55,10 @@ class Child {
     }
   }
 
-  /** The next event of that name that nobody has asked for yet. Rejects if the process ends before. */
+  /**
+   * Returns the next event of that name that was not returned yet. Rejects if the process ends
+   * before.
+   */
   next(name, timeout = 30_000) {
     const i = this.#unread.findIndex(({ event }) => event === name)
     if (i >= 0) return Promise.resolve(this.#unread.splice(i, 1)[0])
@@ -69,7 +73,7 @@ class Child {
     return within(`event '${name}'`, event, timeout)
   }
 
-  /** Gives a command, and awaits the event of the same name that answers it. */
+  /** Sends a command, and awaits the event of the same name that answers it. */
   ask(command, details = {}, timeout) {
     this.tell(command, details)
     return this.next(command, timeout)
@@ -83,7 +87,7 @@ class Child {
     process.kill(this.pid, name)
   }
 
-  /** Ends it with SIGKILL, if it still runs. Resolves when it is gone. */
+  /** Ends the process with SIGKILL, if it still runs. Resolves when it is gone. */
   kill() {
     this.#process.kill('SIGKILL')
     return this.ended

@@ -1,11 +1,11 @@
-// Where Chromium is, or how to get it. Nothing here starts it.
+// Finds or installs Chromium, but does not start it.
 
 import { aptInstall, isProgram, onPath, run } from './programs.mjs'
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable']
 const ON_MAC = '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome'
 
-/** The path of a Chromium that is here already, or undefined. */
+/** Returns the path of an installed Chromium, or undefined. */
 export function findChromium() {
   const named = process.env.CHROMIUM
   if (named) return isProgram(named) ? named : onPath(named)
@@ -16,7 +16,9 @@ export function findChromium() {
   return isProgram(ON_MAC) ? ON_MAC : undefined
 }
 
-/** Installs it in this system's way. Returns its path, or undefined where that can't be done. */
+/**
+ * Installs Chromium as this system does it. Returns its path, or undefined if that can't be done.
+ */
 export function installChromium() {
   try {
     if (process.platform === 'darwin' && onPath('brew')) run('brew', ['install', '--cask', 'google-chrome'])

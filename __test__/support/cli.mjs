@@ -1,4 +1,4 @@
-// The command `leasehold` as a process of its own, and what it says.
+// Runs the command `leasehold` as a process of its own, and reads its output.
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -27,16 +27,18 @@ class Run {
         for (const hear of this.#heard) hear()
       })
     }
-    /** Resolves to { code, signal } when the process itself is gone, whatever it leaves behind. */
+    /**
+     * Resolves to { code, signal } when the process itself is gone, even if its children still run.
+     */
     this.exited = once(this.process, 'exit').then(([code, signal]) => ({ code, signal }))
-    /** Resolves to the same and all that was said, when nobody can say more. */
+    /** Resolves to the same with all output, once no process can write more. */
     this.ended = once(this.process, 'close').then(([code, signal]) => {
       for (const hear of this.#heard) hear()
       return { code, signal, stdout: this.stdout, stderr: this.stderr }
     })
   }
 
-  /** Resolves to the match when standard output, or error, is like `pattern`. */
+  /** Resolves to the match when standard output, or the named stream, matches `pattern`. */
   says(pattern, name = 'stdout') {
     const said = new Promise((resolve, reject) => {
       const hear = () => {
@@ -58,7 +60,7 @@ class Run {
   }
 }
 
-/** Starts any program; it is killed when the test is over. */
+/** Starts any program, which is killed when the test is over. */
 export function start(t, file, args, env = {}, stdin = 'ignore') {
   const run = new Run(file, args, env, stdin)
   atEnd(t, async () => {
@@ -71,10 +73,10 @@ export function start(t, file, args, env = {}, stdin = 'ignore') {
 /** Starts `leasehold` with these words. */
 export const leasehold = (t, words, env) => start(t, process.execPath, [CLI, ...words], env)
 
-/** Runs it to its end. */
+/** Runs `leasehold` until it ends. */
 export const run = (t, words, env) => within(`leasehold ${words.join(' ')}`, leasehold(t, words, env).ended, 30_000)
 
-/** Whether a process of that number runs: not one that is dead and only waits for its parent, or init, to look. */
+/** Returns true if a process with that id runs. A zombie does not count. */
 export function isThere(pid) {
   try {
     process.kill(pid, 0)

@@ -1,16 +1,16 @@
-// One clock for every process of a test: milliseconds on the host's monotonic clock.
+// A clock that all processes of a test share: milliseconds on the host's monotonic clock.
 
 export const now =
   process.versions.bun || process.versions.deno
-    ? // Their hrtime begins with the process.
+    ? // The hrtime of these runtimes begins with the process.
       () => performance.timeOrigin + performance.now()
     : () => Number(process.hrtime.bigint()) / 1e6
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
 /**
- * Asks `check` every few ms until it says yes; fails after `timeout` ms. For what has no event to await, such as a
- * key's expiry at a server. Returns what `check` returned.
+ * Calls `check` every few ms until it returns a true value, which `until` returns. Rejects after
+ * `timeout` ms. For conditions without an event, such as a key's expiry at a server.
  */
 export async function until(what, check, timeout = 20_000, every = 5) {
   const end = now() + timeout
@@ -22,7 +22,10 @@ export async function until(what, check, timeout = 20_000, every = 5) {
   }
 }
 
-/** Rejects if `promise` hasn't settled after `timeout` ms, so that a hang becomes a failure with a name. */
+/**
+ * Rejects if `promise` hasn't settled after `timeout` ms, so that a hang becomes a failure with a
+ * name.
+ */
 export function within(what, promise, timeout = 30_000) {
   let timer
   const late = new Promise((_, reject) => {
@@ -31,7 +34,7 @@ export function within(what, promise, timeout = 30_000) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer))
 }
 
-/** How long `action` takes, and what it came to: { ms, value } or { ms, error }. */
+/** Returns how long `action` takes, and its result: { ms, value } or { ms, error }. */
 export async function timed(action) {
   const start = now()
   try {

@@ -9,7 +9,10 @@ const MASTERS = 3
 
 const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i)
 
-/** What a node says of itself and the others: [{ id, port, flags, master, linked, slots: [[first, last]] }]. */
+/**
+ * Returns what a node reports of all nodes: [{ id, port, flags, master, linked, slots: [[first,
+ * last]] }].
+ */
 async function nodesSeenBy(node) {
   const lines = (await node.ask('CLUSTER', 'NODES')).trim().split('\n')
   return lines.map((line) => {
@@ -20,7 +23,7 @@ async function nodesSeenBy(node) {
       flags: flags.split(','),
       master,
       linked: link === 'connected',
-      // What is in brackets is on its way.
+      // Slots in brackets are being moved.
       slots: slots.filter((text) => !text.startsWith('[')).map((text) => text.split('-').map(Number)),
     }
   })
@@ -41,7 +44,7 @@ class Cluster {
     return this.nodes.filter(({ isRunning }) => isRunning)
   }
 
-  /** The nodes as the first one that runs sees them, each with its `server`. */
+  /** Returns the nodes as the first running one sees them, each with its `server`. */
   async #seen() {
     for (const node of this.#running()) {
       const seen = await nodesSeenBy(node).catch(() => undefined)
@@ -50,31 +53,31 @@ class Cluster {
     throw new Error('no node of the cluster answers')
   }
 
-  /** The masters that have slots and run, each { id, server, slots }. */
+  /** Returns the masters that have slots and run: { id, server, slots } of each. */
   async masters() {
     const seen = await this.#seen()
     return seen.filter(({ flags, slots }) => flags.includes('master') && !flags.includes('fail') && slots.length)
   }
 
-  /** The master of `slot`. */
+  /** Returns the master of `slot`. */
   async masterOf(slot) {
     const found = (await this.masters()).find(({ slots }) => slots.some((each) => isIn(slot, each)))
-    if (!found) throw new Error(`nobody has slot ${slot}`)
+    if (!found) throw new Error(`no node has slot ${slot}`)
     return found
   }
 
-  /** The slot of a key at the store. */
+  /** Returns the slot of a key at the store. */
   slotOf(key) {
     return this.#running()[0].ask('CLUSTER', 'KEYSLOT', key)
   }
 
-  /** Resolves when every node that runs says that the cluster works. */
+  /** Resolves when every running node reports that the cluster works. */
   settled() {
     const works = async () => {
       const states = await Promise.all(this.#running().map((node) => node.ask('CLUSTER', 'INFO').catch(() => '')))
       return states.every((state) => state.includes('cluster_state:ok'))
     }
-    // On a busy machine, nodes suspect each other, and that takes a while to end.
+    // On a busy machine, nodes may consider each other failed, and need a while to recover.
     return until('the cluster to work', works, 60_000)
   }
 
@@ -84,7 +87,9 @@ class Cluster {
     return { ms: now() - start, old: old.server, master: (await this.masterOf(slot)).server }
   }
 
-  /** A replica takes the place of the master of `slot`, in good order: { ms, old, master }. */
+  /**
+   * Runs a planned failover of the master of `slot` to its replica. Returns { ms, old, master }.
+   */
   async failOver(slot) {
     const old = await this.masterOf(slot)
     const replica = (await this.#seen()).find(({ master, flags }) => master === old.id && !flags.includes('fail'))
@@ -94,7 +99,10 @@ class Cluster {
     return this.#failedOver(slot, old, start)
   }
 
-  /** Kills the master of `slot`, and waits until its replica is in its place: { ms, old, master }. */
+  /**
+   * Kills the master of `slot`, and waits until its replica has taken over. Returns { ms, old,
+   * master }.
+   */
   async loseMaster(slot) {
     const old = await this.masterOf(slot)
     const start = now()
@@ -102,7 +110,10 @@ class Cluster {
     return this.#failedOver(slot, old, start)
   }
 
-  /** Freezes the master of `slot`, and waits until its replica is in its place: { ms, old, master }. Thaw `old` later. */
+  /**
+   * Freezes the master of `slot`, and waits until its replica has taken over. Returns { ms, old,
+   * master }. Thaw `old` later.
+   */
   async freezeMaster(slot) {
     const old = await this.masterOf(slot)
     const start = now()
@@ -111,8 +122,8 @@ class Cluster {
   }
 
   /**
-   * Moves one slot with all that is in it to another master, while everybody goes on: `atOnce` keys at a time, with a
-   * pause of so many ms after each time.
+   * Moves one slot with all its keys to another master while the cluster is in use: `atOnce` keys
+   * at a time, with a pause of `pause` ms after each time.
    */
   async moveSlot(slot, to, { atOnce = 100, pause = 0 } = {}) {
     const from = await this.masterOf(slot)
@@ -127,7 +138,8 @@ class Cluster {
         await source('MIGRATE', '127.0.0.1', to.server.port, '', 0, 5_000, 'KEYS', ...keys)
         if (pause) await sleep(pause)
       }
-      // The new owner first, so that the slot always has one; the others, that whoever looks there next sees it too.
+      // Tell the new owner first, so that the slot always has one. Tell the others, too, so that
+      // later requests see it.
       await target('CLUSTER', 'SETSLOT', slot, 'NODE', to.id)
       await source('CLUSTER', 'SETSLOT', slot, 'NODE', to.id)
       const others = (await this.masters()).filter(({ id }) => id !== from.id && id !== to.id)
@@ -138,7 +150,10 @@ class Cluster {
     }
   }
 
-  /** Moves each slot of the list to the next master, one after the other: how many ms that took. */
+  /**
+   * Moves each slot of the list to the next master, one after the other. Returns how many ms that
+   * took.
+   */
   async reshard(slots) {
     const start = now()
     for (const slot of slots) {
@@ -151,12 +166,12 @@ class Cluster {
 }
 
 /**
- * Starts three masters, the first of the nodes, and a replica for each of them unless `replicas` is false. A node is missed
- * after `nodeTimeout` ms. Settings: keep, args, tls.
+ * Starts three masters, the first of the nodes, and a replica for each of them unless `replicas` is
+ * false. A node counts as failed after `nodeTimeout` ms. Settings: keep, args, tls.
  */
 export async function startCluster(t, { replicas = true, nodeTimeout = 1_000, args = [], ...settings } = {}) {
   const own = ['--cluster-enabled', 'yes', '--cluster-node-timeout', nodeTimeout]
-  // Whoever was a master's replica stays it, and may follow it however old its copy is.
+  // A replica stays with its master, and may take over however old its copy is.
   own.push('--cluster-allow-replica-migration', 'no', '--cluster-replica-validity-factor', 0)
   // Without this setting, the nodes tell clients that connect over TLS the ports without TLS.
   if (settings.tls) own.push('--tls-cluster', 'yes')
@@ -179,7 +194,7 @@ export async function startCluster(t, { replicas = true, nodeTimeout = 1_000, ar
   for (const [i, replica] of nodes.slice(MASTERS).entries()) {
     await replica.ask('CLUSTER', 'REPLICATE', await masters[i].ask('CLUSTER', 'MYID'))
   }
-  await until('everybody to know the replicas', () =>
+  await until('all nodes to know the replicas', () =>
     allKnow((seen) => seen.filter(({ flags }) => flags.includes('slave')).length === nodes.length - MASTERS),
   )
   await until('the replicas to have their copies', async () => {

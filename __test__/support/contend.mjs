@@ -1,5 +1,5 @@
-// Runs two commands with the same lock by `leasehold run`: checks what the first does, and when the
-// second begins.
+// Runs two commands under the same lock by `leasehold run`. Checks what the first command does, and
+// when the second one begins.
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -36,7 +36,7 @@ export async function contend(t, url, key, { clean = 0, words = [], wrap = [], e
   const second = start(journal.command('second', { work: 0 }), [], environment)
   const locks = createLockClient(url)
   atEnd(t, () => locks.close())
-  const info = await until('the second to wait', async () => {
+  const info = await until('the second command to wait', async () => {
     const found = await locks.inspect(key)
     return found.waiters.length === 1 && found
   })
@@ -47,12 +47,12 @@ export async function contend(t, url, key, { clean = 0, words = [], wrap = [], e
  * Asserts that the second begins soon after the first has ended. Returns when the first began and
  * ended.
  */
-export async function assertInTurn(t, { journal, second, soon }) {
+export async function assertInTurn(t, { journal, first, second, soon }) {
   assert.equal((await second.ended).code, 0)
   const [one, two] = [journal.span('first'), journal.span('second')]
   const pause = two.begin - one.end
   t.diagnostic(`the second began ${Math.round(pause)} ms after the end of the first; ${Math.round(soon)} are allowed`)
-  assert.ok(pause > 0, `the second began ${-pause} ms before the first had ended`)
+  assert.ok(pause > 0, `the second began ${-pause} ms before the first had ended\n${first.stderr}`)
   assert.ok(pause < soon, `${pause} ms`)
   return one
 }

@@ -1,12 +1,15 @@
-// An unprotected counter in a file: what a lock is for, and how a test sees that it failed.
+// An unprotected counter in a file. Without mutual exclusion, its log shows it.
 //
-// Each increment is one line "value fence process" at the end of a log, in one write; the value is that of the last
-// line plus one. Without exclusion two would read the same last line. A process that is killed has written its whole
-// line or none of it.
+// Each increment is one line "value fence process" at the end of a log, in one write; the value is
+// that of the last line plus one. Without exclusion, two processes would read the same last line. A
+// process that is killed has written its whole line or none of it.
 
 import { closeSync, fstatSync, openSync, readFileSync, readSync, writeSync } from 'node:fs'
 
-/** Reads the last value, then, in another step, so that others could come between, writes the next. */
+/**
+ * Reads the last value. `write` writes the next one in a separate step, so that another process
+ * could come between.
+ */
 export function readCounter(path) {
   const file = openSync(path, 'a+')
   const { size } = fstatSync(file)
@@ -20,7 +23,7 @@ export function readCounter(path) {
   }
 }
 
-/** All increments of a log, as { value, fence, who }. */
+/** Returns all increments of a log, as { value, fence, who }. */
 export const readLog = (path) =>
   readFileSync(path, 'utf8')
     .split('\n')

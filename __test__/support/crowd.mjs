@@ -1,4 +1,5 @@
-// Many who wait for one lock, in several processes; on the store in memory, which is one process, in several clients.
+// Many waiters for one lock, in several processes. With the store in memory, which is one process,
+// they are in several clients.
 
 import assert from 'node:assert/strict'
 import { createLockClient } from 'leasehold'
@@ -6,7 +7,7 @@ import { startChild } from './child.mjs'
 import { now, until } from './clock.mjs'
 import { atEnd } from './endings.mjs'
 
-/** What process/fixtures/waiters.mjs does, here. */
+/** Does the same as process/fixtures/waiters.mjs, in this process. */
 class LocalParty {
   events = []
   #locks
@@ -43,7 +44,7 @@ class RemoteParty {
   }
 }
 
-/** `count` parties that share `store`. `options` are those of their clients. */
+/** Starts `count` parties that share `store`. `options` are those of their clients. */
 export async function startParties(t, name, store, count, options = {}) {
   if (name === 'memory') return Array.from({ length: count }, () => new LocalParty(t, store, options))
   const { ttl, ...client } = options
@@ -52,11 +53,14 @@ export async function startParties(t, name, store, count, options = {}) {
   return children.map((child) => new RemoteParty(child))
 }
 
-/** Resolves when so many stand in the queue of `key` at the store. */
+/** Resolves when `count` waiters are in the queue of `key` at the store. */
 export const queued = (locks, key, count) =>
   until(`${count} in the queue`, async () => (await locks.inspect(key))?.waiters.length === count)
 
-/** Lets `count` waiters get in line by turns, each only when the one before it stands there. */
+/**
+ * Lets `count` waiters of the parties join the queue in turn, each after the one before it is in
+ * the queue.
+ */
 export async function lineUp(locks, parties, key, count, how = {}) {
   for (let id = 0; id < count; id++) {
     await parties[id % parties.length].join([id], key, how)
@@ -64,20 +68,26 @@ export async function lineUp(locks, parties, key, count, how = {}) {
   }
 }
 
-/** Everything that the parties have told of `key`. */
+/** Returns all events of `key` that the parties have reported. */
 export const told = (parties, key) => parties.flatMap(({ events }) => events.filter((event) => event.key === key))
 
-/** Resolves to the events of `key` when so many were served or have failed, and the last one has given it back. */
+/**
+ * Resolves to the events of `key` when `count` waiters were served or have failed, and the last one
+ * has released the lock.
+ */
 export async function settled(locks, parties, key, count, timeout = 60_000) {
   await until(`${count} to be served`, () => told(parties, key).length >= count, timeout)
   await until('the last release', async () => (await locks.inspect(key)) === null)
   return told(parties, key)
 }
 
-/** What is wrong with `events` if `ids` were to be served in their order: undefined, or a sentence. */
+/**
+ * Returns what is wrong with `events` if `ids` were to be served in their order: undefined, or a
+ * sentence.
+ */
 export function disorder(events, ids) {
   const others = events.filter(({ event }) => event !== 'served')
-  if (others.length) return `not everybody was served: ${JSON.stringify(others)}`
+  if (others.length) return `not all waiters were served: ${JSON.stringify(others)}`
   if (events.length !== ids.length) return `${events.length} of ${ids.length} were served`
   for (const by of ['fence', 'at']) {
     const order = events.toSorted((a, b) => a[by] - b[by]).map(({ id }) => id)
@@ -88,12 +98,15 @@ export function disorder(events, ids) {
   return undefined
 }
 
-/** 0, 1, 2 … */
+/** Returns 0, 1, 2 … */
 export const upTo = (count) => Array.from({ length: count }, (_, i) => i)
 
 export const assertInOrder = (events, ids) => assert.equal(disorder(events, ids), undefined)
 
-/** How many were served after one who had come later. Fails unless 0 to `count` - 1 were all served, each once. */
+/**
+ * Returns how many waiters were served after a later one. Fails unless 0 to `count` - 1 were all
+ * served, each once.
+ */
 export function passed(events, count) {
   const others = events.filter(({ event }) => event !== 'served')
   assert.deepEqual(others, [])

@@ -1,4 +1,4 @@
-// What diagnose() finds, looked at by tests.
+// Runs diagnose(), and checks its findings.
 
 import assert from 'node:assert/strict'
 import { inspect } from 'node:util'
@@ -7,10 +7,13 @@ import { atEnd } from './endings.mjs'
 
 /** A password that no diagnosis may show. */
 export const SECRET = 'hunter2-is-a-secret'
-/** What every server here has, that keeps nothing. */
+/** The findings of every server here, because none keeps its data. */
 export const USUAL = ['persistence']
 
-/** What a client with those `options` finds at `store`: of the right form, and without the password. */
+/**
+ * Returns the findings of a client with those `options` at `store`. Checks their form, and that
+ * they don't show the password.
+ */
 export async function diagnose(t, store, options = {}) {
   const locks = createLockClient({ store, storeTimeout: 2_000, ...options })
   atEnd(t, () => locks.close())
@@ -25,7 +28,9 @@ export async function diagnose(t, store, options = {}) {
   return found
 }
 
-/** The finding of that code, beside which there are only those of `others`. */
+/**
+ * Returns the finding of that code. Fails if there are other findings, except those of `others`.
+ */
 export function only({ findings }, code, others = USUAL) {
   const unexpected = findings.filter((finding) => finding.code !== code && !others.includes(finding.code))
   assert.deepEqual(unexpected, [])

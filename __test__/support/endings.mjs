@@ -1,10 +1,12 @@
-// What has to be undone when a test is over: last things first, and all of them, whatever fails.
+// Undoes the setup of a test when it is over, in reverse order. If one step fails, the others still
+// run.
 
 const endings = new WeakMap()
 
 /**
- * Calls `undo` when the test (or suite) `t` is over. Node runs its own hooks first things first and stops at one that
- * fails: a folder would go before the processes that write to it, and they would stay.
+ * Calls `undo` when the test (or suite) `t` is over. Node runs its own hooks in the order of their
+ * registration and stops at one that fails. Then a folder would be removed before the processes
+ * that write to it end, and the processes would stay.
  */
 export function atEnd(t, undo) {
   const known = endings.get(t)

@@ -1,4 +1,4 @@
-// The servers of examples/, as their READMEs tell one to start them.
+// The servers of examples/, started as their READMEs say.
 
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -42,7 +42,7 @@ class ExampleServer {
     return (await fetch(`${this.url}/state`)).json()
   }
 
-  /** Resolves with the state when its worker is in that one. */
+  /** Resolves with the state when the worker of the server is in the state `wanted`. */
   reached(wanted) {
     return until(`${this.id} to be ${wanted}`, async () => {
       const state = await this.state()
@@ -69,7 +69,7 @@ class ExampleServer {
   }
 }
 
-/** The folder of an example, with all that it needs. */
+/** Returns the folder of an example, after its dependencies are installed. */
 export function installExample(name) {
   const folder = join(EXAMPLES, name)
   if (!existsSync(join(folder, 'node_modules'))) {

@@ -1,7 +1,7 @@
-// What run.mjs repeats below its summary: each test that failed, and why. The output of all tests
-// is long, and CI shows only its end.
+// Repeats each test that failed, with its error, below the summary of run.mjs. The output of all
+// tests is long, and CI shows only its end.
 
-/** The most lines of an error's message that are repeated. */
+/** How many lines of an error's message are repeated at most. */
 const MOST_LINES = 6
 
 /** A reporter for `node --test`: prints only the tests that failed. */

@@ -46,7 +46,7 @@ const edit = fc.record({
   ),
 })
 
-/** Up to five edits of a text. */
+/** Generates up to five edits of a text. */
 export const edits = fc.array(edit, { maxLength: 5 })
 
 /** Returns a text with some of {@link edits} made. */

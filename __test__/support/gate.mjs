@@ -1,4 +1,4 @@
-/** A promise, and what resolves it. */
+/** Returns a promise, and the function that resolves it. */
 export function gate() {
   let pass
   const passed = new Promise((resolve) => {

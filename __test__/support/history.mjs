@@ -1,11 +1,15 @@
-// What was held by whom and when, written by many processes, and what is wrong with it.
+// Records of leases, written by many processes, and the check of these records.
 //
-// Each tenure is one line of JSON at the end of a file, in one write. `begin` was read after the lease was there and `end`
-// before it was given back, on the host's monotonic clock: if two overlap here, they did.
+// Each lease is one line of JSON at the end of a file, in one write. `begin` was read after the
+// lease was acquired and `end` before it was released, on the host's monotonic clock: if two
+// records overlap, the leases did, too.
 
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs'
 
-/** Opens the file at `path` to write tenures: { lock, most, fence, begin, end, who }; `most` is 1 for one who is alone. */
+/**
+ * Opens the file at `path` to write leases: { lock, most, fence, begin, end, who }; `most` is 1 for
+ * an exclusive lease.
+ */
 export function openHistory(path) {
   const file = openSync(path, 'a')
   return {
@@ -25,7 +29,7 @@ export const readHistory = (path) =>
 const describe = ({ who, most, fence, begin, end }) =>
   `${who} (${most === 1 ? 'alone' : `one of ${most}`}, fence ${fence}, ${begin.toFixed(3)} to ${end.toFixed(3)})`
 
-/** What is wrong with the tenures of one lock, given in the order in which they began. */
+/** Yields what is wrong with the leases of one lock, given in the order in which they began. */
 function* wrongWith(tenures) {
   let inside = []
   let top = 0
@@ -36,7 +40,8 @@ function* wrongWith(tenures) {
     const most = Math.min(...all.map((each) => each.most))
     if (all.length > most) yield `${all.length} at a time, at most ${most}: ${all.map(describe).join('; ')}`
     inside = all
-    // One who is alone comes after all who were before; those who share come after the last who was alone.
+    // An exclusive lease must have a larger fence than all earlier leases; a shared one must have a
+    // larger fence than the last exclusive one.
     const before = tenure.most === 1 ? top : topAlone
     if (tenure.fence <= before) yield `fence ${before} was before ${describe(tenure)}`
     top = Math.max(top, tenure.fence)
@@ -44,7 +49,7 @@ function* wrongWith(tenures) {
   }
 }
 
-/** All that is wrong with a history, as sentences. */
+/** Returns all that is wrong with a history, as sentences. */
 export function faults(history) {
   const locks = new Map()
   for (const tenure of history) {

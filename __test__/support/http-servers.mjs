@@ -1,4 +1,5 @@
-// Real HTTP servers for tests, of each kind that the middleware is for, and the locks of their requests.
+// Real HTTP servers for tests, of each framework that the middleware supports, and the locks of
+// their requests.
 
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
@@ -12,7 +13,7 @@ import { atEnd } from './endings.mjs'
 const require = createRequire(import.meta.url)
 
 const failed = (error, response) => {
-  // Express answers with that where there is no handler of errors.
+  // This is what Express would answer without an error handler.
   response.setHeader('x-status-found', response.statusCode)
   response.statusCode = 500
   response.setHeader('x-error', String(error.code ?? error.message))
@@ -24,12 +25,12 @@ const withExpress = (name) => (middleware, handler) => {
   app.disable('x-powered-by')
   app.use(middleware)
   if (handler) app.use(handler)
-  // Four parameters are how Express knows a handler of errors.
+  // Express recognizes an error handler by its four parameters.
   app.use((error, _request, response, _next) => failed(error, response))
   return app
 }
 
-/** Each makes a listener of a middleware, and of a handler behind it. */
+/** Each framework makes a listener of a middleware and a handler behind it. */
 export const frameworks = {
   'Express 5': withExpress('express'),
   'Express 4': withExpress('express4'),
@@ -52,14 +53,17 @@ export async function serve(t, listener) {
   return `http://127.0.0.1:${server.address().port}/`
 }
 
-/** A client, of a store of its own unless `options` name one, until the test is over. */
+/**
+ * Returns a client that is closed after the test. It has a store of its own unless `options` name
+ * one.
+ */
 export function open(t, options) {
   const locks = createLockClient({ store: `memory:${randomUUID()}`, ...options })
   atEnd(t, () => locks.close())
   return locks
 }
 
-/** Resolves when nobody holds the lock. */
+/** Resolves when the lock is free. */
 export const free = (locks, key, timeout) =>
   until(`the lock ${key} to be free`, async () => (await locks.inspect(key)) === null, timeout)
 

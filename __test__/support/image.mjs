@@ -42,7 +42,7 @@ class Stage {
     return join(this.folder, path.startsWith('/') ? path : join(this.workdir, path))
   }
 
-  /** Returns the paths below `root` that `pattern` names. Its last part may have a `*`. */
+  /** Returns the paths below `root` that match `pattern`. Its last part may have a `*`. */
   static #found(root, pattern, isIgnored) {
     const folder = join(root, dirname(pattern))
     if (!existsSync(folder)) return []
@@ -52,7 +52,7 @@ class Stage {
       .filter((path) => !isIgnored(relative(root, path).split(sep).join('/')))
   }
 
-  /** Copies as COPY does: of a folder its contents, and several sources into a folder. */
+  /** Copies as COPY does: the contents of a folder, and several sources into a folder. */
   copy(words, root, isIgnored) {
     const to = words.at(-1)
     const sources = words.slice(0, -1).flatMap((pattern) => {
@@ -108,7 +108,7 @@ export async function buildImage(context, to) {
         stage.workdir = words[0]
         mkdirSync(stage.at('.'), { recursive: true })
       },
-      // These change no file.
+      // These instructions change no file.
       USER() {},
       EXPOSE() {},
       CMD() {

@@ -8,7 +8,7 @@ import { atEnd } from './endings.mjs'
 import { temporaryFolder } from './servers.mjs'
 
 const CLEANER = fileURLToPath(new URL('../process/fixtures/cleaner.mjs', import.meta.url))
-/** Longer than any test. */
+/** A time that is longer than any test, in ms. */
 export const FOR_EVER = 600_000
 
 export class Journal {

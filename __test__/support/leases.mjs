@@ -1,11 +1,13 @@
-// What tests ask of leases and their errors.
+// Assertions about leases and their errors.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { LockError, LockLostError } from 'leasehold'
 import { within } from './clock.mjs'
 
-/** For assert.rejects and assert.throws: a LockLostError with that reason, in every respect. */
+/**
+ * For assert.rejects and assert.throws: checks that an error is a LockLostError with that reason.
+ */
 export const lost = (reason) => (error) => {
   assert.ok(error instanceof LockLostError && error instanceof LockError, String(error))
   assert.equal(error.code, 'ERR_LOCK_LOST')

@@ -1,11 +1,11 @@
-// Redis servers that know nothing of each other, each behind a network of its own that can be broken.
+// Redis servers that are independent of each other, each behind a network that a test can break.
 
 import { startRelay } from './relay.mjs'
 import { startRedis } from './servers.mjs'
 
 /**
- * Starts `count` servers, each behind a relay: [{ name, server, relay, url }]. With `keep`, each write is on its disk
- * before it is answered. Other settings: as of startRedis().
+ * Starts `count` servers, each behind a relay: [{ name, server, relay, url }]. With `keep`, each
+ * write is on disk before its reply. The other settings are those of startRedis().
  */
 export async function startMasters(t, count, settings = {}) {
   const nodes = []

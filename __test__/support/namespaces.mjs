@@ -20,7 +20,7 @@ export const inTimeNamespace = ({ boottime = 3_600, monotonic = 0 } = {}) => [
   ...['unshare', '--time', '--boottime', `${boottime}`, '--monotonic', `${monotonic}`],
 ]
 
-/** Why time namespaces can't be used here, or false. */
+/** Says why time namespaces can't be used here; false if they can. */
 export const noTimeNamespaces = refusal('a time namespace', inTimeNamespace())
 
 /**
@@ -31,7 +31,9 @@ const REBOOT = `mount --bind "$1" ${BOOT_ID} && mount --bind "$2" /proc/$$/timen
 /** Shows `$1` as the clock's offsets, then runs the command that follows. */
 const HIDE = 'mount --bind "$1" /proc/$$/timens_offsets && shift && exec "$@"'
 
-/** A launcher of processes in a time namespace that can't read how far their clocks differ. */
+/**
+ * Returns a launcher of processes in a time namespace that can't read how far their clocks differ.
+ */
 export function inHiddenTimeNamespace(folder) {
   const nothing = join(folder, 'nothing')
   writeFileSync(nothing, '')
@@ -50,8 +52,8 @@ export const withoutProc = () => [
 
 /**
  * Returns a launcher of processes to which the machine seems to have started `uptime` seconds ago:
- * the boot has another id, and the boot clock began anew. The processes can't tell that they are in
- * namespaces. The launcher keeps its files in `folder`.
+ * the boot has another id, and the boot clock began again. The processes can't tell that they are
+ * in namespaces. The launcher keeps its files in `folder`.
  */
 export function afterReboot(folder, uptime = 3) {
   const [id, offsets] = ['boot-id', 'offsets'].map((name) => join(folder, `${name}-${randomUUID()}`))
@@ -73,7 +75,7 @@ export const onSmallFileSystem = (folder, size) => [
   ...[size, folder],
 ]
 
-/** Why no small file system can be made here, or false. */
+/** Says why no small file system can be made here; false if it can. */
 export const noSmallFileSystem = refusal('a file system', onSmallFileSystem(tmpdir(), '1m'))
 
 /** Returns a launcher of processes that see the folder `from` also as the folder `to`. */
@@ -81,13 +83,13 @@ export const withBindMount = (from, to) => [
   ...['unshare', '--mount', 'sh', '-c', 'mount --bind "$1" "$2" && shift 2 && exec "$@"', 'sh', from, to],
 ]
 
-/** Says why no folder can be mounted at another one here; false if one can. */
+/** Says why no folder can be mounted at another one here; false if it can. */
 export const noBindMounts = refusal('a bind mount', withBindMount(tmpdir(), tmpdir()))
 
 /** A launcher that makes the process the first one of a pid namespace, as in a container. */
 export const asFirstProcess = ['unshare', '--pid', '--fork', '--mount-proc']
 
-/** Why no pid namespace can be made here, or false. */
+/** Says why no pid namespace can be made here; false if it can. */
 export const noPidNamespaces = refusal('a pid namespace', asFirstProcess)
 
 /** Shows `$1` as the boot's id, and then runs the command that follows. */
@@ -96,5 +98,5 @@ const RENAME = `file=$(mktemp) && printf %s "$1" > "$file" && mount --bind "$fil
 /** Returns a launcher of processes that read `boot` as the boot's id, as in a container of LXC. */
 export const inContainer = (boot) => ['unshare', '--mount', 'sh', '-c', RENAME, 'sh', boot]
 
-/** Why no container with its own boot id can be made here, or false. */
+/** Says why no container with its own boot id can be made here; false if it can. */
 export const noContainers = refusal('a boot id', inContainer(randomUUID()))

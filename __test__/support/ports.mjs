@@ -1,13 +1,17 @@
-// Ports of 127.0.0.1 that stay ours while a server is down.
+// Ports of 127.0.0.1 that this process keeps while a server is down.
 
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 
-// Below those that the kernel takes for outgoing connections (from 32768 on Linux): one of them could take the port of a
-// server that is about to restart, and a client that knocks at such a port for long can even be connected to itself.
+// The range is below the ports that the kernel takes for outgoing connections (from 32768 on
+// Linux). One of these connections could take the port of a server that is about to restart. A
+// client that connects to such a port for a long time can even be connected to itself.
 const FIRST = 11_000
 const LAST = 20_999
-/** A cluster node talks to the others on its port plus this; these lie above all of ours. */
+/**
+ * A cluster node talks to the other nodes on its port plus this number. These ports lie above all
+ * of ours.
+ */
 const BUS = 10_000
 
 const given = new Set()
@@ -24,7 +28,10 @@ async function isFree(port) {
   return true
 }
 
-/** A port on which nobody listens; with `bus`, nobody does on that plus 10 000 either. This process gets each only once. */
+/**
+ * Returns a port on which no process listens; with `bus`, the port plus 10 000 is free, too. This
+ * process gets each port only once.
+ */
 export async function freePort({ bus = false } = {}) {
   for (let tries = 0; tries < 1_000; tries++) {
     const port = FIRST + Math.floor(Math.random() * (LAST - FIRST + 1))

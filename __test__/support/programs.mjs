@@ -1,4 +1,4 @@
-// Programs that tests need: where they are, and how to get them.
+// Finds or installs the programs that tests need.
 
 import { execFileSync, spawnSync } from 'node:child_process'
 import { accessSync, constants } from 'node:fs'
@@ -22,7 +22,10 @@ export const onPath = (name) =>
 export const run = (command, args, env = {}) =>
   execFileSync(command, args, { stdio: 'inherit', env: { ...process.env, ...env } })
 
-/** Installs a package of Debian, as root or by sudo. Returns whether it could try; throws if it tried in vain. */
+/**
+ * Installs a package of Debian, as root or by sudo. Returns false if it can't try; throws if the
+ * installation fails.
+ */
 export function aptInstall(name) {
   const isRoot = process.getuid() === 0
   if (!isRoot && (!onPath('sudo') || spawnSync('sudo', ['-n', 'true']).status !== 0)) return false

@@ -1,6 +1,7 @@
-// Runs a program on a terminal of its own: pty ROWS COLUMNS FILE [ARG…]. What comes on standard input is typed there, what the
-// terminal shows goes to standard output. Ends as the program ends: of the same signal, or with its exit code. Node can't open
-// a terminal, and who builds leasehold has a C compiler.
+// Runs a program on a terminal of its own: pty ROWS COLUMNS FILE [ARG…]. Standard input is typed at
+// the terminal, and standard output gets what the terminal shows. Ends by the same signal as the
+// program, or with its exit code. Node can't open a terminal, and every developer of leasehold has
+// a C compiler.
 
 #define _DEFAULT_SOURCE
 #define _DARWIN_C_SOURCE
@@ -48,11 +49,11 @@ int main(int count, char **words) {
       if (errno == EINTR) continue;
       break;
     }
-    // Nobody types any more. That closes nothing: a Ctrl-D would be typed.
+    // The input has ended. Keep the terminal open: a Ctrl-D would be typed otherwise.
     if (ends[1].revents && !pass(STDIN_FILENO, terminal)) ends[1].fd = -1;
     if (ends[0].revents && !pass(terminal, STDOUT_FILENO)) break;
   }
-  // Who still has it hears a hang-up.
+  // Processes that still have the terminal get a SIGHUP.
   close(terminal);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {

@@ -1,6 +1,9 @@
-// Chance that can be repeated.
+// Random numbers that can be repeated.
 
-/** A generator of numbers in [0, 1); its seed is printed, and taken from LEASEHOLD_TEST_SEED if that is set. */
+/**
+ * Returns a generator of numbers in [0, 1). Prints its seed, which is LEASEHOLD_TEST_SEED if that
+ * is set.
+ */
 export function randomFrom(t) {
   const seed = Number(process.env.LEASEHOLD_TEST_SEED ?? Math.floor(Math.random() * 2 ** 32))
   t.diagnostic(`seed: LEASEHOLD_TEST_SEED=${seed}`)

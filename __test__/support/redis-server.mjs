@@ -1,4 +1,4 @@
-// Where the Redis server's program is, or how to get it. Nothing here starts a server.
+// Finds or installs the program of the Redis server, but does not start it.
 
 import { mkdirSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,7 +7,7 @@ import { aptInstall, isProgram, onPath, run } from './programs.mjs'
 
 const CACHE = fileURLToPath(new URL('../../target/redis', import.meta.url))
 
-/** The path of a Redis server that is here already, or undefined. */
+/** Returns the path of an installed Redis server, or undefined. */
 export function findRedis() {
   const named = process.env.REDIS_SERVER
   if (named) return isProgram(named) ? named : onPath(named)
@@ -16,8 +16,9 @@ export function findRedis() {
 }
 
 /**
- * Debian's `redis-server` package is a symlink and a system service, which its installation starts. The program
- * itself lies in `redis-tools`, which has no service: it is a server when it is called by that name.
+ * Debian's `redis-server` package is a symlink and a system service, which its installation starts.
+ * The program itself is in `redis-tools`, which has no service: it is a server if it is called by
+ * that name.
  */
 function installOnDebian() {
   if (!aptInstall('redis-tools')) return undefined
@@ -36,7 +37,10 @@ function installOnMac() {
   return findRedis()
 }
 
-/** Installs a Redis server in this system's way. Returns its path, or undefined where that can't be done. */
+/**
+ * Installs a Redis server as this system does it. Returns its path, or undefined if that can't be
+ * done.
+ */
 export function installRedis() {
   try {
     if (process.platform === 'darwin') return installOnMac()

@@ -1,5 +1,6 @@
-// An npm registry on loopback: it has what was published to it, and sends whoever asks for another package on to
-// the registry that npm is configured for, by npm's own means. verdaccio does the same with some 300 packages.
+// An npm registry on loopback. It serves the packages that were published to it. For other
+// packages, it redirects to the registry that npm is configured for. verdaccio does the same with
+// some 300 packages.
 
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
@@ -8,8 +9,9 @@ import { buffer } from 'node:stream/consumers'
 import { atEnd } from './endings.mjs'
 
 /**
- * Starts one. `upstream` is the address of the other registry; packages whose names begin with `ours` are never asked of it:
- * what nobody has published here yet is not there, whoever has taken its name elsewhere.
+ * Starts a registry. `upstream` is the address of the other registry. Packages whose names begin
+ * with `ours` are never requested from it: if they were not published here, they do not exist, even
+ * if the other registry has a package of that name.
  */
 export async function startRegistry(t, { upstream, ours }) {
   const packages = new Map()
@@ -35,7 +37,8 @@ export async function startRegistry(t, { upstream, ours }) {
   const server = createServer(async (request, response) => {
     const path = decodeURIComponent(request.url.split('?', 1)[0])
     const name = path.slice(1)
-    // The next test's registry may have this port, and other packages of the same name and version.
+    // The registry of the next test may have this port, and other packages of the same name and
+    // version.
     const answer = (status, type, body) =>
       response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' }).end(body)
     if (request.method === 'PUT') {

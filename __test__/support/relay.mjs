@@ -1,5 +1,6 @@
-// A relay in front of a server: the network between, which can be slow, deaf, mute, or cut. It also knows when each request
-// passed and which of them were answered: the library's own clock must not be the one that says when a renewal was sent.
+// A relay in front of a server: the network between, which can be slow, deaf, mute, or cut. It also
+// records when each request passed and which of them were answered, so that a test need not trust
+// the library's own clock.
 
 import { once } from 'node:events'
 import { connect, createServer } from 'node:net'
@@ -7,7 +8,7 @@ import { now } from './clock.mjs'
 import { atEnd } from './endings.mjs'
 import { freePort } from './ports.mjs'
 
-/** What passes in one direction of one connection, in its order. */
+/** The bytes that pass in one direction of one connection, in order. */
 class Lane {
   #from
   #to
@@ -21,7 +22,8 @@ class Lane {
     this.#to = to
     this.#way = way
     from.on('data', (chunk) => this.#push(() => to.write(chunk), passed(chunk)))
-    // The end travels behind what was said before: a server hears of it no sooner than of the last request.
+    // The end of the connection is sent after all earlier bytes, so a server sees the last request
+    // first.
     from.on('close', () => this.#push(() => to.destroySoon()))
   }
 
@@ -31,7 +33,7 @@ class Lane {
     this.pump()
   }
 
-  /** Hands on what is due, unless the way is barred. */
+  /** Sends the bytes that are due, unless this direction is barred. */
   pump() {
     clearTimeout(this.#timer)
     while (!this.#way.barred && this.#waiting.length && this.#waiting[0].due <= now()) {
@@ -43,7 +45,7 @@ class Lane {
     this.#timer = setTimeout(() => this.pump(), Math.max(1, this.#waiting[0].due - now()))
   }
 
-  /** Hands on what waits, due or not. */
+  /** Sends all waiting bytes, due or not. */
   hurry() {
     for (const each of this.#waiting) each.due = 0
     this.#last = 0
@@ -58,7 +60,7 @@ class Lane {
   }
 }
 
-/** Both ways, or one of them. */
+/** The names of the directions that a test can choose. By default, it gets both. */
 const DIRECTIONS = ['toServer', 'toClient']
 
 class Relay {
@@ -68,7 +70,7 @@ class Relay {
   #lanes = new Set()
   #connections = new Set()
   port = 0
-  /** When the newest answered request came by: no earlier than it was sent. */
+  /** When the newest answered request passed. The client sent it no later than that. */
   sent = 0
 
   constructor(upstream) {
@@ -110,22 +112,25 @@ class Relay {
     }
   }
 
-  /** How many connections there are. */
+  /** Returns the number of connections. */
   get connections() {
     return this.#connections.size
   }
 
-  /** Each byte takes `ms`, and up to `jitter` more by `random`, in the direction 'toServer' or 'toClient', or in both. */
+  /**
+   * Delays each byte by `ms`, and by up to `jitter` ms more by `random`, in the direction
+   * 'toServer' or 'toClient', or in both.
+   */
   slow(ms, { jitter = 0, random = Math.random, directions = DIRECTIONS } = {}) {
     for (const name of directions) this.#ways[name].delay = () => ms + jitter * random()
   }
 
-  /** Nothing arrives any more, and nobody is told. What is on its way arrives when it heals, as with TCP. */
+  /** Stops all bytes without an error. Bytes on the way arrive after the heal, as with TCP. */
   bar(directions = DIRECTIONS) {
     for (const name of directions) this.#ways[name].barred = true
   }
 
-  /** Ends all connections: by 'RST', both ends hear of an error, by 'FIN', of an end. */
+  /** Ends all connections. With 'RST', both ends get an error; with 'FIN', they get an end. */
   cut(how = 'RST') {
     for (const connection of this.#connections) {
       for (const socket of connection) {
@@ -135,12 +140,12 @@ class Relay {
     }
   }
 
-  /** New connections are refused; those that there are go on. */
+  /** Refuses new connections. Existing connections stay. */
   refuse() {
     this.#server.close()
   }
 
-  /** Everything arrives again. */
+  /** Lets everything pass again. */
   async heal() {
     for (const way of Object.values(this.#ways)) Object.assign(way, { barred: false, delay: () => 0 })
     for (const lane of this.#lanes) lane.hurry()

@@ -1,4 +1,4 @@
-// A Redis client of the smallest kind, to look at a server from outside the library that is under test.
+// A minimal Redis client, to inspect a server without the library under test.
 
 import { once } from 'node:events'
 import { connect } from 'node:net'
@@ -43,7 +43,10 @@ function decode(buffer, at) {
   }
 }
 
-/** Connects to `{ port }`, `{ port, tls }` (see tls.mjs) or `{ path }`. Calling the result sends one command; rejects with what the server says. */
+/**
+ * Connects to `{ port }`, `{ port, tls }` (see tls.mjs) or `{ path }`. Returns a function that
+ * sends one command, and rejects with the server's error.
+ */
 export async function openResp({ tls, ...address }, ...login) {
   const where = { host: '127.0.0.1', ...address }
   const socket = tls ? connectTls({ ...where, ...tlsOptions(tls) }) : connect(where)
@@ -77,7 +80,7 @@ export async function openResp({ tls, ...address }, ...login) {
   return command
 }
 
-/** Every key of the server with its remaining ms, as [key, pttl] (-1: never expires). */
+/** Returns all keys of the server with their remaining ms, as [key, pttl] (-1: never expires). */
 export async function keysWithTtl(command) {
   const found = []
   let cursor = '0'

@@ -1,11 +1,11 @@
-// Processes that run a schedule, whose clocks may be wrong, and what they tell.
+// Starts processes that run a schedule, whose clocks may be wrong, and collects their events.
 
 import { fileURLToPath } from 'node:url'
 import { startChild } from './child.mjs'
 
 const SHIFTED_CLOCK = fileURLToPath(new URL('../process/fixtures/shifted-clock.mjs', import.meta.url))
 
-/** Starts one whose clock is `shift` ms ahead. */
+/** Starts a process whose clock is `shift` ms ahead. */
 export const startScheduler = (t, options, shift = 0) =>
   startChild(t, 'scheduler.mjs', options, {
     nodeArgs: ['--import', SHIFTED_CLOCK],
@@ -15,7 +15,7 @@ export const startScheduler = (t, options, shift = 0) =>
 export const eventsOf = (children, name) =>
   children.flatMap(({ events }) => events).filter(({ event }) => event === name)
 
-/** What a failing test needs to be understood. */
+/** Returns what explains a failed test: all events of the processes. */
 export const story = (children) =>
   children
     .flatMap((child, i) => child.events.map((event) => ({ child: i, ...event })))

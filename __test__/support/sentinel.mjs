@@ -6,13 +6,13 @@ import { now, until } from './clock.mjs'
 import { freePort } from './ports.mjs'
 import { startRedis, temporaryFolder } from './servers.mjs'
 
-/** The master's name, as sentinels and URLs have it. */
+/** The master's name for sentinels and in URLs. */
 const NAME = 'leasehold'
 
-/** A reply that is a list of names and values, as an object. */
+/** Converts a reply that is a list of names and values to an object. */
 const record = (words) => Object.fromEntries(words.flatMap((word, i) => (i % 2 ? [] : [[word, words[i + 1]]])))
 
-/** Resolves when the server is what ROLE calls `role`; a replica also has to be connected with its master. */
+/** Resolves when ROLE of the server is `role`. A replica also has to be connected to its master. */
 const hasRole = (server, role) =>
   until(`${server.port} to be ${role}`, async () => {
     const [is, , , link] = await server.ask('ROLE').catch(() => [])
@@ -29,7 +29,7 @@ class SentinelSystem {
     return `redis-sentinel://${this.sentinels.map(({ port }) => `127.0.0.1:${port}`).join()}/${NAME}`
   }
 
-  /** Who is the master, in the eyes of the first sentinel that runs and answers. */
+  /** Returns the master, according to the first sentinel that runs and answers. */
   async master() {
     for (const sentinel of this.sentinels.filter(({ isRunning }) => isRunning)) {
       const [, port] = await sentinel.ask('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', NAME).catch(() => [])
@@ -39,7 +39,10 @@ class SentinelSystem {
     throw new Error('no sentinel knows the master')
   }
 
-  /** Resolves when the sentinels agree that another is the master, and it is: that one, and how long that took. */
+  /**
+   * Resolves when the sentinels agree on a new master, and it has that role. Returns that master,
+   * and how long this took.
+   */
   async #followed(old, start) {
     const master = await until('a new master', async () => {
       const other = await this.master().catch(() => old)
@@ -56,7 +59,7 @@ class SentinelSystem {
   async failOver(begun = () => {}) {
     const old = await this.master()
     const start = now()
-    // They may have looked at the replicas too long ago, or be in the middle of one.
+    // A sentinel may have last checked the replicas too long ago, or a failover may be in progress.
     await until('the sentinels to agree', () =>
       this.sentinels[0].ask('SENTINEL', 'FAILOVER', NAME).catch(({ message }) => {
         if (!/^(NOGOODSLAVE|INPROG)/.test(message)) throw new Error(message)
@@ -66,7 +69,7 @@ class SentinelSystem {
     return this.#followed(old, start)
   }
 
-  /** Kills the master, and waits for another: { killed, master, ms }. */
+  /** Kills the master, and waits for a new one. Returns { killed, master, ms }. */
   async loseMaster() {
     const killed = await this.master()
     const start = now()
@@ -74,7 +77,10 @@ class SentinelSystem {
     return { killed, ...(await this.#followed(killed, start)) }
   }
 
-  /** Freezes the master, and waits for another: { frozen, master, ms }. Whoever thaws it has an old master that knows of nothing. */
+  /**
+   * Freezes the master, and waits for a new one. Returns { frozen, master, ms }. After a thaw, the
+   * old master does not know of the failover.
+   */
   async freezeMaster() {
     const frozen = await this.master()
     const start = now()

@@ -13,10 +13,10 @@ import { openResp } from './resp.mjs'
 import { ServerProcess } from './server-process.mjs'
 import { tlsWords } from './tls.mjs'
 
-/** A temporary folder that is gone when the test is over. */
+/** Creates a temporary folder that is removed when the test is over. */
 export function temporaryFolder(t) {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-test-'))
-  atEnd(t, () => rmSync(folder, { recursive: true, force: true, maxRetries: 3 }))
+  atEnd(t, () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }))
   return folder
 }
 
@@ -32,7 +32,10 @@ class RedisServer extends ServerProcess {
     this.tls = settings.tls
   }
 
-  /** The store's URL as a user of the library would write it. `login` is 'user:password' or ''. */
+  /**
+   * Returns the store's URL as a user of the library would write it. `login` is 'user:password' or
+   * ''.
+   */
   url(login = this.password ? `:${encodeURIComponent(this.password)}` : '') {
     return `${this.tls ? 'rediss' : 'redis'}://${login ? `${login}@` : ''}127.0.0.1:${this.port}`
   }
@@ -41,14 +44,14 @@ class RedisServer extends ServerProcess {
     const { password, user, replicaOf, keep = false, sentinel, args = [] } = this.settings
     const words = [this.tls ? '--tls-port' : '--port', this.port, '--bind', '127.0.0.1', '--dir', this.folder]
     if (this.tls) words.push('--port', 0, '--tls-replication', 'yes', ...tlsWords(this.tls))
-    // What a sentinel has learned stands in its file, which has to be there.
+    // A sentinel stores what it has learned in its file, which has to exist.
     if (sentinel) return [sentinel, '--sentinel', ...words, ...args]
     words.push('--save', '', '--appendonly', keep ? 'yes' : 'no', '--appendfsync', 'always')
     if (password) words.push('--requirepass', password)
     if (user) words.push('--user', user.name, 'on', `>${user.password}`, ...(user.rules ?? '~* &* +@all').split(' '))
     if (this.socket) words.push('--unixsocket', this.socket, '--unixsocketperm', '700')
     if (replicaOf) words.push('--replicaof', '127.0.0.1', replicaOf)
-    // A master waits five seconds for more replicas before it sends them what it has.
+    // By default, a master waits five seconds for more replicas before it sends them its data.
     return [...words, '--repl-diskless-sync-delay', 0, ...args]
   }
 
@@ -68,7 +71,7 @@ class RedisServer extends ServerProcess {
     }
   }
 
-  /** A connection of ours, logged in, that has seen an answer. LOADING counts as one. */
+  /** Opens a connection, logged in, that has had a reply. LOADING counts as one. */
   async command() {
     const login = this.password ? [this.password] : []
     const command = await openResp({ port: this.port, tls: this.tls })
@@ -84,7 +87,7 @@ class RedisServer extends ServerProcess {
     return command
   }
 
-  /** Asks one thing, on a connection for that alone. */
+  /** Sends one command, on a new connection. */
   async ask(...words) {
     const command = await this.command()
     try {
@@ -94,20 +97,20 @@ class RedisServer extends ServerProcess {
     }
   }
 
-  /** Kills the server, if it runs, and starts it on the same port with what it had (see `keep`). */
+  /** Kills the server, if it runs, and starts it on the same port with its data (see `keep`). */
   async restart() {
     await this.kill()
     return this.start()
   }
 
-  /** Throws away what a killed server would find when it starts again. */
+  /** Removes the data that a killed server would load when it starts again. */
   forget() {
     rmSync(join(this.folder, 'dump.rdb'), { force: true })
     rmSync(join(this.folder, 'appendonlydir'), { recursive: true, force: true })
     rmSync(join(this.folder, 'appendonly.aof'), { force: true })
   }
 
-  /** Kills the server, if it runs, and starts it on the same port with nothing in it. */
+  /** Kills the server, if it runs, and starts it on the same port without data. */
   async restartEmpty() {
     await this.kill()
     this.forget()
@@ -116,9 +119,10 @@ class RedisServer extends ServerProcess {
 }
 
 /**
- * Starts a Redis server that ends with the test (or with this process, however that ends).
- * Settings: password, user: { name, password, rules }, unixsocket: true, replicaOf: port, port, args, keep: true (each
- * write is on the disk before it is answered), tls: { ca, cert, key, clients } (files; see tls.mjs), sentinel (its file).
+ * Starts a Redis server that ends with the test (or with this process, no matter how it ends).
+ * Settings: password, user: { name, password, rules }, unixsocket: true, replicaOf: port, port,
+ * args, keep: true (each write is on disk before its reply), tls: { ca, cert, key, clients }
+ * (files; see tls.mjs), sentinel (its file).
  */
 export async function startRedis(t, settings = {}) {
   const folder = temporaryFolder(t)
@@ -127,7 +131,7 @@ export async function startRedis(t, settings = {}) {
   return server.start()
 }
 
-/** A TCP server that isn't Redis: `talk(socket)` says what it does with a connection. Returns its port. */
+/** Starts a TCP server that isn't Redis. `talk(socket)` serves a connection. Returns the port. */
 export async function startTcp(t, talk) {
   const sockets = new Set()
   const server = createServer((socket) => {

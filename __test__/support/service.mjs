@@ -53,7 +53,7 @@ class Server {
       this.lines.push(JSON.parse(text))
       for (const look of this.#waiting) look()
     })
-    /** Resolves to its exit code, or the signal that ended it. */
+    /** Resolves to the server's exit code, or the signal that ended it. */
     this.ended = once(this.#process, 'close').then(([code, signal]) => signal ?? code)
   }
 
@@ -83,7 +83,7 @@ class Server {
       }
       this.#waiting.add(look)
       look()
-      this.ended.then((how) => reject(new Error(`${what}: it ended (${how})\n${this.log}`)))
+      this.ended.then((how) => reject(new Error(`${what}: the server ended (${how})\n${this.log}`)))
     })
     return within(what, line)
   }
@@ -92,8 +92,8 @@ class Server {
     this.#process.kill(name)
   }
 
-  /** Resolves to how it ended. */
-  end(what = 'its end') {
+  /** Resolves to the exit code or the signal of the server. */
+  end(what = 'the end of the server') {
     return within(`${this.name}: ${what}`, this.ended)
   }
 

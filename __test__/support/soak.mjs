@@ -1,10 +1,13 @@
-// Uses the library for a long time and looks whether anything grows.
+// Uses the library for a long time and measures whether anything grows.
 
 import { randomUUID } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { createLockClient, LockError } from 'leasehold'
 
-/** Memory in MB, open files, threads and handles of this process, after a garbage collection where there is one. */
+/**
+ * Returns memory in MB, open files, threads and handles of this process, after a garbage collection
+ * if the runtime allows one.
+ */
 export function measure() {
   globalThis.gc?.()
   const { rss, heapUsed, external } = process.memoryUsage()
@@ -20,7 +23,7 @@ export function measure() {
   }
 }
 
-/** `pairs` of acquire and release, 256 at a time, each with a key of its own. */
+/** Runs `pairs` of acquire and release, 256 at a time, each with a key of its own. */
 export async function usePairs(locks, pairs) {
   let left = pairs
   const lane = async () => {
@@ -33,8 +36,9 @@ export async function usePairs(locks, pairs) {
 }
 
 /**
- * Acquires and releases so many leases, 256 at a time, each of a key of its own out of `keys`, whatever becomes of the
- * store: { granted, failed }. A failed acquire counts for nothing and is followed by another.
+ * Acquires and releases `leases` leases, 256 at a time, each of a key of its own out of `keys`,
+ * while the store may fail: { granted, failed }. A failed acquire does not count and is followed by
+ * another.
  */
 export async function useThroughFaults(locks, leases, keys) {
   let next = 0
@@ -56,7 +60,9 @@ export async function useThroughFaults(locks, leases, keys) {
   return { granted, failed }
 }
 
-/** Opens a client, uses it in every way, and closes it while it holds and waits; `cycles` times. */
+/**
+ * Opens a client, uses all its functions, and closes it while it holds and waits; `cycles` times.
+ */
 export async function useClients(store, cycles) {
   for (let i = 0; i < cycles; i++) {
     const locks = createLockClient(store)

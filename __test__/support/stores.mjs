@@ -1,4 +1,4 @@
-// The stores over which the behaviour suite runs: what is true of one has to be true of all.
+// The stores over which the behaviour suite runs: all of them must behave in the same way.
 
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { startCluster } from './cluster.mjs'
 import { atEnd } from './endings.mjs'
 import { startRedis, temporaryFolder } from './servers.mjs'
 
-/** Each opens a place where leases live and returns its URL. `t` has an `after`. */
+/** Each function opens a store and returns its URL. `t` has an `after`. */
 const STORES = {
   memory: () => `memory:${randomUUID()}`,
   sqlite: (t) => `sqlite:${join(temporaryFolder(t), 'locks.db')}`,
@@ -18,10 +18,13 @@ const STORES = {
 
 const given = process.env.LEASEHOLD_TEST_STORES?.split(',')
 
-/** The names of all stores, or those in LEASEHOLD_TEST_STORES, as in memory,redis. */
+/** The names of all stores, or those in LEASEHOLD_TEST_STORES, such as memory,redis. */
 export const allStoreNames = given ?? Object.keys(STORES)
 
-/** The same without the cluster unless it is asked for: most of what is seen of it is what is seen of one Redis. */
+/**
+ * The same names without the cluster, unless it is requested: most tests show the same with a
+ * cluster as with one Redis.
+ */
 export const storeNames = given ?? allStoreNames.filter((name) => name !== 'redis-cluster')
 
 /** The stores that several processes can share. */
@@ -30,12 +33,13 @@ export const sharedStoreNames = storeNames.filter((name) => name !== 'memory')
 export const openStore = (name, t) => STORES[name](t)
 
 /**
- * Runs `define(store)` as one suite per store. In a test, `store.client(t, options)` is a fresh client of the
- * suite's store that is closed after the test, and `store.key()` is a key that nobody else uses.
+ * Runs `define(store)` as one suite per store. In a test, `store.client(t, options)` returns a new
+ * client of the suite's store, which is closed after the test, and `store.key()` returns a new key.
+ * `options` are those of the suite, such as its `concurrency`.
  */
-export function overStores(title, define, names = storeNames) {
+export function overStores(title, define, names = storeNames, options = {}) {
   for (const name of names) {
-    describe(`${title}: ${name}`, { timeout: 240_000 }, () => {
+    describe(`${title}: ${name}`, { timeout: 240_000, ...options }, () => {
       const endings = []
       const store = {
         name,

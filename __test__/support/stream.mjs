@@ -1,11 +1,11 @@
-// Lets two processes ask for each key of a stream of new keys while `action` happens to the store.
-// Reports which leases overlapped, and for how long locks were out of service.
+// Runs two processes that acquire each key of a stream of new keys while `action` happens to the
+// store. Reports which leases overlapped, and for how long locks were out of service.
 
 import { startChild } from './child.mjs'
 import { now, sleep } from './clock.mjs'
 import { faults } from './history.mjs'
 
-/** Returns the tenures of each lock. */
+/** Returns the leases of each lock. */
 function grouped(history) {
   const locks = new Map()
   for (const tenure of history) {
@@ -15,13 +15,13 @@ function grouped(history) {
   return [...locks.values()]
 }
 
-/** Returns by how many ms the first two tenures of a lock overlap, or less than 0 if they don't. */
+/** Returns by how many ms the first two leases of a lock overlap, or less than 0 if they don't. */
 const longestOverlap = (tenures) => {
   const [a, b] = tenures
   return b ? Math.min(a.end, b.end) - Math.max(a.begin, b.begin) : 0
 }
 
-/** Returns the longest time after `from` without a new tenure of one and the same lock, ms. */
+/** Returns the longest time after `from` without a new lease of one and the same lock, in ms. */
 function longestPause(byLock, from) {
   let longest = 0
   for (const tenures of byLock) {
@@ -34,8 +34,8 @@ function longestPause(byLock, from) {
 }
 
 /**
- * Lets two processes ask for `count` new keys, one every 15 ms. The second process asks for each
- * key 60 ms after the first one. Both contend for four other keys meanwhile. Calls `action` 4 s
+ * Runs two processes that acquire `count` new keys, one every 15 ms. The second process asks for
+ * each key 60 ms after the first one. Both also contend for four other keys. Calls `action` 4 s
  * after the beginning. Resolves to { outcome (of `action`), overlaps (one sentence for each), worst
  * (the longest overlap, ms), pause (the longest time without a new lease of a contended key, ms),
  * gap (the longest time without a lease of a new key, ms), granted, tenures (their number), errors,

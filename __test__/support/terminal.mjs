@@ -1,4 +1,4 @@
-// `leasehold` on a terminal: where it asks, draws, and is interrupted by a key.
+// Runs `leasehold` on a terminal, where it asks, draws, and is interrupted by keys.
 
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
@@ -11,13 +11,16 @@ const SOURCE = fileURLToPath(new URL('pty.c', import.meta.url))
 export const CTRL_C = '\u0003'
 export const CTRL_D = '\u0004'
 
-/** Starts `leasehold` with these words on a terminal of 20 rows and 70 columns. All that it shows is `stdout`. */
+/**
+ * Starts `leasehold` with these words on a terminal of 20 rows and 70 columns. `stdout` has all
+ * that the terminal shows.
+ */
 export function onTerminal(t, words, env) {
   const pty = join(temporaryFolder(t), 'pty')
-  // Older C libraries have it in a file of its own; newer ones have that file, too.
+  // Older C libraries have forkpty() in a file of its own, libutil. Newer ones have that file, too.
   execFileSync('cc', ['-o', pty, SOURCE, '-lutil'])
   const run = start(t, pty, ['20', '70', process.execPath, CLI, ...words], { ...env, NO_COLOR: '1' }, 'pipe')
-  // What is typed when it has ended goes nowhere.
+  // Input after the end of the program is dropped.
   run.process.stdin.on('error', () => {})
   return Object.assign(run, { type: (text) => run.process.stdin.write(text) })
 }

@@ -1,4 +1,5 @@
-// Certificates for servers and clients of a test, made by the `openssl` command: they are young, and expire soon.
+// Certificates for servers and clients of a test, made by the `openssl` command. They are new, and
+// expire soon.
 
 import { execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
@@ -9,8 +10,9 @@ const openssl = (...words) => execFileSync('openssl', words, { stdio: ['ignore',
 const KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
 
 /**
- * An authority of its own in `folder`, `called` as nobody else unless you say how: `issue(name, { names, days })` writes
- * NAME.pem and NAME.key, and returns their paths. A certificate of -1 days has expired.
+ * Creates a certificate authority in `folder`, with a unique name unless `called` gives one.
+ * `issue(name, { names, days })` writes NAME.pem and NAME.key, and returns their paths. A
+ * certificate of -1 days has expired.
  */
 export function createAuthority(folder, { called = `leasehold test ${randomUUID()}` } = {}) {
   const ca = join(folder, 'ca.pem')
@@ -29,11 +31,17 @@ export function createAuthority(folder, { called = `leasehold test ${randomUUID(
   }
 }
 
-/** How Redis is told of `{ ca, cert, key }`; `clients` says whether it wants certificates: 'yes', 'no' or 'optional'. */
+/**
+ * Returns the arguments of Redis for `{ ca, cert, key }`. `clients` says whether it requires
+ * certificates of clients: 'yes', 'no' or 'optional'.
+ */
 export const tlsWords = ({ ca, cert, key, clients = 'no' }) =>
   ['--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', ca].concat('--tls-auth-clients', clients)
 
-/** How Node and leasehold are told of it, by contents; the server's own certificate can serve as the client's. */
+/**
+ * Returns the TLS options of Node and leasehold, with the contents of the files. The server's own
+ * certificate can also be the client's.
+ */
 export const tlsOptions = ({ ca, cert, key }) => ({
   ca: readFileSync(ca),
   cert: readFileSync(cert),

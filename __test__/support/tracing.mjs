@@ -1,10 +1,13 @@
-// Tracers of OpenTelemetry's SDK that keep what they make, and clients that use them.
+// Tracers of OpenTelemetry's SDK that keep their spans, and clients that use them.
 
 import { BasicTracerProvider } from '@opentelemetry/sdk-trace-base'
 import { instrument } from 'leasehold/otel'
 import { atEnd } from './endings.mjs'
 
-/** A provider of tracers, the spans that were begun, and those that have ended, in the order of their ends. */
+/**
+ * Returns a provider of tracers, the spans that were begun, and those that have ended, in the order
+ * of their ends.
+ */
 export function tracing(settings = {}) {
   const begun = []
   const spans = []
@@ -18,14 +21,14 @@ export function tracing(settings = {}) {
   return { tracerProvider, begun, spans, named: (name) => spans.filter((span) => span.name === `leasehold ${name}`) }
 }
 
-/** A client that is instrumented for as long as the test runs. */
+/** Returns a client that is instrumented until the test ends. */
 export function instrumented(t, locks, options) {
   const instrumentation = instrument(locks, options)
   atEnd(t, () => instrumentation.disable())
   return locks
 }
 
-/** What the store shows of a span's call. */
+/** Returns what the store shows of a span's call. */
 export function traceparent({ traceId, spanId }) {
   return `00-${traceId}-${spanId}-01`
 }

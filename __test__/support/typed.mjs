@@ -1,4 +1,5 @@
-// Whether a value is what a type of the package's says: as the compiler reads the types, so that the two cannot drift apart.
+// Checks whether a value matches a type of the package, as the compiler reads the type, so that the
+// two cannot drift apart.
 
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -6,7 +7,7 @@ import ts from 'typescript'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
-/** Types whose inside is not looked at: only whether it is an object. */
+/** Types whose members are not checked, only whether the value is an object. */
 const OPAQUE = ['LockClient', 'LockWorker', 'Error', 'LockLostError']
 
 const PRIMITIVES = [
@@ -15,7 +16,10 @@ const PRIMITIVES = [
   [ts.TypeFlags.Undefined, 'undefined'],
 ]
 
-/** Reads the interface `name` of `file`; returns a function (property, value) → what is wrong with it, as texts. */
+/**
+ * Reads the interface `name` of `file`. Returns the `names` of its properties, and a function
+ * `faults(property, value)` that returns what is wrong with the value, as texts.
+ */
 export function readInterface(file, name) {
   const path = join(ROOT, file)
   const program = ts.createProgram([path], {
@@ -30,7 +34,7 @@ export function readInterface(file, name) {
   const type = checker.getTypeAtLocation(declaration)
   const properties = new Map(type.getProperties().map((property) => [property.name, checker.getTypeOfSymbol(property)]))
 
-  /** What is wrong with `value`, with where that is. */
+  /** Returns what is wrong with `value`, and where. */
   function faults(value, expected, where) {
     const { flags } = expected
     if (expected.isUnion()) {

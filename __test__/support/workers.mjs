@@ -1,12 +1,13 @@
-// Lock workers that write down what happens to them.
+// Lock workers that record what happens to them.
 
 import { randomUUID } from 'node:crypto'
 import { createLockWorker } from 'leasehold'
 import { atEnd } from './endings.mjs'
 
 /**
- * Starts a worker that is stopped after the test: { worker, key, states, calls, errors, lost }. `calls` has one line
- * for each call of startWork ("start FENCE") and stopWork ("stop REASON") that `options` doesn't replace.
+ * Starts a worker that is stopped after the test: { worker, key, states, calls, errors, lost }.
+ * `calls` has one line for each call of startWork ("start FENCE") and stopWork ("stop REASON") that
+ * `options` doesn't replace.
  */
 export function startWorker(t, store, options = {}) {
   const record = { key: randomUUID(), states: [], calls: [], errors: [], lost: [] }

@@ -1,4 +1,4 @@
-// What a user of a client may write, and what the compiler has to refuse.
+// Code with a client that the compiler must accept, and code that it must refuse.
 
 import {
   type AcquireOptions,
@@ -44,7 +44,7 @@ createLockClient({ tll: 5_000 })
 createLockClient({ ttl: '10s' })
 // @ts-expect-error: no such signal
 createLockClient({ releaseOnSignal: ['SIGNONE'] })
-// @ts-expect-error: no URL
+// @ts-expect-error: not a URL
 createLockClient(6379)
 
 same<ReturnType<LockClient['inspect']>, Promise<LockInfo | null>>()
@@ -75,7 +75,7 @@ export async function acquiring(signal: AbortSignal): Promise<void> {
 
   const maybe = await locks.tryAcquire('key', { ttl: 1_000 })
   same<typeof maybe, Lease | null>()
-  // @ts-expect-error: perhaps null
+  // @ts-expect-error: may be null
   maybe.release()
   // @ts-expect-error: it never waits
   await locks.tryAcquire('key', { wait: 100 })
@@ -87,7 +87,7 @@ export async function acquiring(signal: AbortSignal): Promise<void> {
   await locks.acquire('key', { timeout: 7 })
 }
 
-/** The compiler says that the option is wrong, and where it stands; not that of some overload the key is. */
+/** The compiler reports the wrong option at its place, and not the key of another overload. */
 export function wrongOptions(): void {
   locks.acquire(
     'key',
@@ -144,7 +144,7 @@ export async function keysOfAllKinds(any: any, either: string | string[], one: '
     same<typeof lease, Lease | MultiLease>()
     return lease.remaining
   })
-  // @ts-expect-error: of several keys there is no one fence
+  // @ts-expect-error: several keys have several fences
   await locks.withLock<number>(['a', 'b'], (leases) => leases.fence)
   // @ts-expect-error: one key has one fence
   await locks.withLock<number>('key', (lease) => lease.fences)
@@ -152,7 +152,7 @@ export async function keysOfAllKinds(any: any, either: string | string[], one: '
   await locks.withLock<number>('key', async (lease) => lease.key)
   // @ts-expect-error: a boolean, not a number
   await locks.withLock<number>(['a', 'b'], { ttl: 500 }, (leases) => leases.isHeld)
-  // It may name both.
+  // A call may name both type parameters.
   const both = await locks.withLock<number, string[]>(['a', 'b'], (leases) => leases.leases.length)
   same<typeof both, number>()
   await locks.withLock<number, string[]>(['a', 'b'], { ttl: 500 }, (leases) => leases.leases.length)
@@ -160,11 +160,11 @@ export async function keysOfAllKinds(any: any, either: string | string[], one: '
   same<typeof inferred, boolean>()
   const named = async (lease: MultiLease) => lease.fences
   await locks.withLock(['a', 'b'], named)
-  // @ts-expect-error: of one key it is another lease
+  // @ts-expect-error: one key has a Lease
   await locks.withLock('a', named)
 }
 
-/** A wrapper of one's own, around one key or whatever is given. */
+/** Wrappers of a user, for one key and for any keys. */
 export const fenceOf = async <K extends string>(key: K): Promise<number> => (await locks.acquire(key)).fence
 export const heldOf = async <K extends Keys>(key: K): Promise<HeldOf<K>> => {
   const lease = await locks.acquire(key)
@@ -173,24 +173,24 @@ export const heldOf = async <K extends Keys>(key: K): Promise<HeldOf<K>> => {
 }
 
 export async function failingFast(): Promise<void> {
-  const hasty = createLockClient({ store: 'memory:hasty', failFast: true })
-  await hasty.acquire('key', { failFast: false, retry: true })
-  await hasty.withLock(['a', 'b'], { failFast: true }, () => {})
-  await hasty.semaphore('few', 2).acquire({ failFast: undefined })
-  await hasty.once('key', 'id', () => {}, { failFast: true })
-  // @ts-expect-error it is no number
-  await hasty.acquire('key', { failFast: 1 })
-  // @ts-expect-error it always fails fast
-  await hasty.tryAcquire('key', { failFast: true })
-  // @ts-expect-error a ticket would run out
-  await hasty.adopt('ticket', { failFast: true })
+  const failFast = createLockClient({ store: 'memory:fail-fast', failFast: true })
+  await failFast.acquire('key', { failFast: false, retry: true })
+  await failFast.withLock(['a', 'b'], { failFast: true }, () => {})
+  await failFast.semaphore('few', 2).acquire({ failFast: undefined })
+  await failFast.once('key', 'id', () => {}, { failFast: true })
+  // @ts-expect-error: a boolean
+  await failFast.acquire('key', { failFast: 1 })
+  // @ts-expect-error: it always fails fast
+  await failFast.tryAcquire('key', { failFast: true })
+  // @ts-expect-error: a ticket would expire
+  await failFast.adopt('ticket', { failFast: true })
 }
 
 export async function retrying(): Promise<void> {
   const retry: RetryOptions = { retries: Number.POSITIVE_INFINITY, minDelay: 1, maxDelay: 5, factor: 1.5, jitter: 0.1 }
   await locks.acquire('key', { retry, wait: 500 })
   await locks.withLock(['a', 'b'], { retry: true }, () => {})
-  // @ts-expect-error: leave it out
+  // @ts-expect-error: omit it instead
   await locks.acquire('key', { retry: false })
   // @ts-expect-error: no such option
   await locks.acquire('key', { retry: { delay: 5 } })
@@ -202,9 +202,9 @@ export async function severalKeys(): Promise<void> {
   same<typeof lease, MultiLease>()
   same<typeof lease.fences, Readonly<Record<string, number>>>()
   same<typeof lease.leases, readonly Lease[]>()
-  // @ts-expect-error: each has its own
+  // @ts-expect-error: each key has its own fence
   lease.fence
-  // @ts-expect-error: only one by one
+  // @ts-expect-error: detach the leases one by one
   await lease.detach()
   // @ts-expect-error: read only
   lease.keys.push('c')
@@ -236,7 +236,7 @@ export async function shared(): Promise<void> {
     same<typeof answer, void>()
     const answer = way.withLock({ ttl: 500 }, callback)
     way.withLock(callback)
-    // @ts-expect-error: it has its key
+    // @ts-expect-error: a lock has its key
     await way.acquire('key')
     // @ts-expect-error: it never waits
     await way.tryAcquire({ wait: 5 })
@@ -249,21 +249,21 @@ export async function shared(): Promise<void> {
   same<typeof outcome.value, number | undefined>()
   // @ts-expect-error: the key, not a number
   await semaphore.withLock<number>((lease) => lease.key)
-  // @ts-expect-error: how many?
+  // @ts-expect-error: no permits
   locks.semaphore('key')
 }
 
-export async function handingOn(lease: Lease): Promise<void> {
+export async function detaching(lease: Lease): Promise<void> {
   const ticket = await lease.detach(30_000)
   same<typeof ticket, string>()
   const adopted = await locks.adopt(ticket, { ttl: 5_000, autoRenew: true, maxHold: 60_000, signal: lease.signal })
   same<typeof adopted, Lease>()
-  // @ts-expect-error: there is nothing to wait for
+  // @ts-expect-error: an adoption never waits
   await locks.adopt(ticket, { wait: 5_000 })
 }
 
 export function callbacks(): void {
-  // The compiler knows the types of the parameters if it is told what it is.
+  // The type of the callback gives the types of its parameters.
   const work: LockCallback = (error, lease, done) => {
     same<typeof error, Error | null>()
     same<typeof lease, Lease | undefined>()
@@ -286,7 +286,7 @@ export function callbacks(): void {
   locks.withLock(['a', 'b'], undefined, both)
   // @ts-expect-error: one lease is not several
   locks.withLock('key', both)
-  // Or if it is told what they are.
+  // The parameters may also have types of their own.
   locks.withLock('key', (error: Error | null, lease: Lease | undefined, done: Done) => done(error, () => lease?.fence))
   locks.withLock('key', (error: Error | null, lease?: Lease) => lease?.assertHeld() ?? error)
   // @ts-expect-error: one parameter too many

@@ -1,4 +1,4 @@
-// The errors are classes, told apart by their class and by their code.
+// The errors are classes, which a program distinguishes by their class or their code.
 
 import {
   type LockAbortedError,
@@ -39,7 +39,7 @@ same<LockAbortedError['code'], 'ERR_LOCK_ABORTED'>()
 same<StoreUnavailableError['code'], 'ERR_STORE_UNAVAILABLE'>()
 same<LockClosedError['code'], 'ERR_LOCK_CLOSED'>()
 
-// For the tests of those who use the library.
+// Users construct errors in their tests.
 export const made: LockError[] = [
   new LockError('ERR_LOCK_RELEASED', 'released', { key: 'key' }),
   new LockTimeoutError('late', { cause: new Error() }),

@@ -1,4 +1,5 @@
-// What may be listened to, and what the compiler has to refuse: of the client, the worker and the schedule alike.
+// Listeners of a client, a worker and a schedule that the compiler must accept, and those that it
+// must refuse.
 
 import { EventEmitter, on, once } from 'node:events'
 import {
@@ -54,7 +55,7 @@ export function theClient(): void {
   locks.on('acquired', () => {})
   // @ts-expect-error: one parameter too many
   locks.on('error', (_error, _more) => {})
-  // @ts-expect-error: it is told a lease
+  // @ts-expect-error: the argument is a lease
   locks.on('lost', (_lease: string) => {})
 }
 
@@ -63,7 +64,7 @@ export function theWorker(): void {
     same<typeof error, Error>()
   })
   worker.once('lost', (lease, error) => [lease.key, error.reason])
-  // What several events have in common.
+  // Several events have the same arguments.
   for (const event of ['acquired', 'renewed', 'released'] as const) worker.on(event, (lease) => lease.fence)
   // @ts-expect-error: no such event
   worker.on('aquired', () => {})
@@ -85,32 +86,32 @@ export function theSchedule(): void {
   schedule.on('run', (lease: Lease) => lease.fence)
 }
 
-/** An event that is not known before the program runs. */
-export function whichever(event: keyof ScheduleEvents, told: ScheduleEvents[keyof ScheduleEvents]): void {
+/** Uses an event that is known only at run time. */
+export function anyEvent(event: keyof ScheduleEvents, args: ScheduleEvents[keyof ScheduleEvents]): void {
   schedule.on(event, (...args) => {
     same<(typeof args)[0], Date | Error>()
   })
-  schedule.emit(event, ...told)
+  schedule.emit(event, ...args)
   // @ts-expect-error: no such event
   schedule.on(event as string, () => {})
-  // @ts-expect-error: no event is told a number
+  // @ts-expect-error: no event has a number
   schedule.emit(event, 5)
 }
 
-/** For events of one's own. */
-export function relay<Events extends Record<keyof Events, unknown[]>>(
+/** A function of a user, generic in the events. */
+export function forward<Events extends Record<keyof Events, unknown[]>>(
   from: Emitter<Events>,
   to: Emitter<Events>,
   event: keyof Events,
 ): void {
-  from.on(event, (...told) => to.emit(event, ...told))
+  from.on(event, (...args) => to.emit(event, ...args))
 }
 
-export function telling(lease: Lease): void {
-  const told: boolean = worker.emit('acquired', lease)
+export function emitting(lease: Lease): void {
+  const hadListeners: boolean = worker.emit('acquired', lease)
   const names: (keyof LockWorkerEvents)[] = worker.eventNames()
   const [first] = worker.listeners('acquired')
-  if (told && names.length > 0 && worker.listenerCount('acquired') > 0) first?.(lease)
+  if (hadListeners && names.length > 0 && worker.listenerCount('acquired') > 0) first?.(lease)
   worker.setMaxListeners(20).removeAllListeners('acquired').removeAllListeners()
   // @ts-expect-error: no lease
   worker.emit('acquired')
@@ -118,7 +119,7 @@ export function telling(lease: Lease): void {
   worker.emit('aquired', lease)
 }
 
-/** What takes any emitter takes these. */
+/** Functions of Node accept these emitters. */
 export async function withNode(signal: AbortSignal): Promise<void> {
   await once(worker, 'acquired', { signal })
   await once(locks, 'lost')
@@ -127,13 +128,13 @@ export async function withNode(signal: AbortSignal): Promise<void> {
   const any: EventEmitter[] = [locks, worker, schedule]
   const nodes: NodeJS.EventEmitter[] = [locks, worker, schedule]
   for (const emitter of [...any, ...nodes]) emitter.on('error', console.error)
-  // Also what knows which events there are.
-  const knowing: EventEmitter<LockClientEvents> = locks
-  knowing.on('lost', (lease, error) => [lease.key, error.reason])
-  const knowingToo: [EventEmitter<LockWorkerEvents>, EventEmitter<ScheduleEvents>] = [worker, schedule]
-  for (const emitter of knowingToo) emitter.setMaxListeners(20)
-  const nodesToo: NodeJS.EventEmitter<LockClientEvents> = locks
-  nodesToo.once('breaker', (health) => health.store)
+  // So do types with a map of events.
+  const typed: EventEmitter<LockClientEvents> = locks
+  typed.on('lost', (lease, error) => [lease.key, error.reason])
+  const others: [EventEmitter<LockWorkerEvents>, EventEmitter<ScheduleEvents>] = [worker, schedule]
+  for (const emitter of others) emitter.setMaxListeners(20)
+  const typedNode: NodeJS.EventEmitter<LockClientEvents> = locks
+  typedNode.once('breaker', (health) => health.store)
   function countOf<Events extends Record<keyof Events, any[]>>(emitter: EventEmitter<Events>): number {
     return emitter.eventNames().length
   }
@@ -141,7 +142,7 @@ export async function withNode(signal: AbortSignal): Promise<void> {
   if (locks instanceof EventEmitter) locks.setMaxListeners(0)
 }
 
-/** A function of one's own that takes whatever has the event. */
+/** A function of a user that accepts any object with the event. */
 export function firstFence(source: Pick<Emitter<LockWorkerEvents>, 'once'>): Promise<number> {
   return new Promise((resolve) => {
     source.once('acquired', (lease) => resolve(lease.fence))

@@ -4,13 +4,14 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import express, { type Request, type Response } from 'express'
 import { createLockClient, type Lease, type LockError, type MultiLease } from 'leasehold'
 import { type LockedRequest, lockRequest, type Refusal } from 'leasehold/express'
-import type * as lib from '../../lib/express'
+import type * as lib from '../../lib/integrations/express'
 import { same } from './equal'
 
 const locks = createLockClient('memory:types')
 const app = express()
 
-// As a middleware: the request is Express's, without saying so where the path is all it is told.
+// As a middleware, the request is that of Express, also without an annotation if only the path is
+// given.
 app.post(
   '/orders/:id/pay',
   lockRequest(locks, { key: (request: Request) => `order:${request.params.id}`, wait: 500, maxHold: 60_000 }),
@@ -21,9 +22,9 @@ app.post(
   },
 )
 app.use(lockRequest(locks, { key: () => undefined }))
-app.use(lockRequest<Request, Response>(locks, { key: async (request) => ['a', request.ip ?? 'nobody'], maxKeys: 2 }))
+app.use(lockRequest<Request, Response>(locks, { key: async (request) => ['a', request.ip ?? 'unknown'], maxKeys: 2 }))
 
-// Around a handler, with answers of one's own.
+// Around a handler, with own responses.
 app.put(
   '/orders/:id',
   lockRequest(
@@ -54,7 +55,7 @@ app.put(
   }),
 )
 
-// By itself, typed: the response is that of the request, and what its body may be stays known.
+// Outside a route, the response has the type of the request, with the type of its body.
 export const pay = lockRequest(
   locks,
   {
@@ -68,7 +69,7 @@ export const pay = lockRequest(
   },
 )
 app.post('/orders/:id', pay)
-// Said by oneself it is what one says.
+// An annotation of the response decides its type.
 lockRequest(locks, { key: (request: Request) => request.path }, (_request, response: ServerResponse) => {
   same<typeof response, ServerResponse>()
 })
@@ -93,5 +94,5 @@ lockRequest(locks, { key: () => 'key', timeout: 5 })
 // @ts-expect-error: a key is text
 lockRequest(locks, { key: () => 5 })
 
-// What is implemented is what is exported.
+// The implementation exports the declared names.
 same<keyof typeof import('leasehold/express'), keyof typeof lib>()

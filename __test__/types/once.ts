@@ -1,4 +1,4 @@
-// What a user of once() and schedule() may write, and what the compiler has to refuse.
+// Code with once() and schedule() that the compiler must accept, and code that it must refuse.
 
 import { once } from 'node:events'
 import {
@@ -27,7 +27,7 @@ export async function doingOnce(signal: AbortSignal): Promise<void> {
     same<typeof outcome.value, undefined>()
   }
   await locks.once('key', 'id', () => {})
-  // @ts-expect-error: which one?
+  // @ts-expect-error: no id
   await locks.once('key', () => {})
   // @ts-expect-error: a string
   await locks.once('key', 7, () => {})
@@ -40,11 +40,11 @@ export async function doingOnce(signal: AbortSignal): Promise<void> {
 }
 
 export async function listeningOnce(): Promise<void> {
-  const same1 = locks.once('lost', (lease, error) => {
+  const chained = locks.once('lost', (lease, error) => {
     same<typeof lease, Lease>()
     same<typeof error.reason, 'expired' | 'taken' | 'missing' | 'stalled' | 'closed'>()
   })
-  same<typeof same1, LockClient>()
+  same<typeof chained, LockClient>()
   await once(locks, 'breaker')
 }
 

@@ -1,13 +1,13 @@
-// leasehold/remix around handlers of the shapes that frameworks have.
+// leasehold/remix around handlers in the forms of several frameworks.
 
 import { createLockClient, type Lease, type MultiLease, type Seconds } from 'leasehold'
 import { type Refusal, withRequestLock } from 'leasehold/remix'
-import type * as lib from '../../lib/remix'
+import type * as lib from '../../lib/integrations/remix'
 import { same } from './equal'
 
 const locks = createLockClient('memory:types')
 
-/** As in Remix and React Router. */
+/** The argument of handlers in Remix and React Router. */
 interface ActionFunctionArgs {
   request: Request
   params: Record<string, string | undefined>
@@ -34,7 +34,7 @@ export const loader = withRequestLock(
 )
 loader satisfies (args: ActionFunctionArgs) => Promise<Response>
 
-// A handler that takes a request, as in Hono, Next, Deno and Bun, and what the framework adds.
+// A handler that gets a request and an argument of the framework, as in Hono, Next, Deno and Bun.
 export const POST = withRequestLock(
   locks,
   { key: (request: Request, _next: { params: { id: string } }) => (request.method === 'GET' ? undefined : 'all') },
@@ -46,7 +46,7 @@ export const POST = withRequestLock(
 POST satisfies (request: Request, next: { params: { id: string } }) => Promise<Response>
 same<Parameters<typeof POST>, [request: Request, next: { params: { id: string } }]>()
 
-// An answer of one's own is a result like the others.
+// The result of `onBusy` is a result of the handler.
 export const own = withRequestLock(
   locks,
   {
@@ -67,5 +67,5 @@ withRequestLock(locks, { key: (_: Request) => 'key', until: 'later' }, () => 5)
 // @ts-expect-error: no handler
 withRequestLock(locks, { key: (_: Request) => 'key' })
 
-// What is implemented is what is exported.
+// The implementation exports the declared names.
 same<keyof typeof import('leasehold/remix'), keyof typeof lib>()

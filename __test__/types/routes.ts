@@ -1,5 +1,5 @@
-// Checks that a middleware of lockRequest() leaves the types of the other handlers as they are: in
-// Express 5, each handler of a route has the types that it has without the middleware.
+// A middleware of lockRequest() does not change the types of other handlers: in Express 5, each
+// handler of a route has the types that it has without the middleware.
 
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import express, { type Request, type RequestHandler, type Response, Router } from 'express'
@@ -21,7 +21,7 @@ app.post('/orders/:id/pay', (request, response) => {
   same<typeof response, Response>()
 })
 
-// With an annotated key function, the types are those of the route, whatever the annotation says.
+// With an annotated key function, the types are those of the route, and not of the annotation.
 const annotated = lockRequest(locks, { key: (request: Request) => `order:${request.params.id}`, wait: 500 })
 app.post('/orders/:id/pay', annotated, (request, response) => {
   same<typeof request, Order>()
@@ -64,7 +64,7 @@ app.post(
 app.post('/orders/:id/pay', lockRequest(locks, { key: () => 'all' }), (request) => {
   same<typeof request, Order>()
 })
-app.post('/orders/:id/pay', lockRequest(locks, { key: async ({ ip }) => ip ?? 'nobody' }), theOrder)
+app.post('/orders/:id/pay', lockRequest(locks, { key: async ({ ip }) => ip ?? 'unknown' }), theOrder)
 // A handler that is passed to lockRequest has the types of Express, too, and so has `onBusy`.
 app.put(
   '/orders/:id',

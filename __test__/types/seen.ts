@@ -1,4 +1,5 @@
-// What may be written with the channels, `leasehold/otel` and `leasehold/prometheus`.
+// Code with the channels, `leasehold/otel` and `leasehold/prometheus` that the compiler must
+// accept, and code that it must refuse.
 
 import { subscribe, tracingChannel } from 'node:diagnostics_channel'
 import { type AcquireMessage, createLockClient, type LeaseholdChannels } from 'leasehold'

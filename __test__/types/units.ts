@@ -1,4 +1,4 @@
-// A duration has a unit as its type, and is used like any other number.
+// A duration has a unit as its type, and can be used like any other number.
 
 import {
   type AcquireOptions,
@@ -50,7 +50,7 @@ export async function given(
   await locks.acquire('key', { ttl: 500n })
 }
 
-export function told(lease: Lease, info: LockInfo, stats: LockStats, refusal: Refusal): void {
+export function received(lease: Lease, info: LockInfo, stats: LockStats, refusal: Refusal): void {
   const half: number = lease.remaining / 2
   const sums: number[] = [-half, lease.ttl - lease.remaining, 2 ** stats.waitMs, lease.ttl, Math.max(lease.ttl, 5)]
   const mean: number = stats.waitMs / (stats.waited || 1)
@@ -65,7 +65,7 @@ export function told(lease: Lease, info: LockInfo, stats: LockStats, refusal: Re
   console.log(sums, mean, left, soon, text, named, seconds, JSON.stringify(info))
 }
 
-/** Types about types see a number, and no object. */
+/** For generic types, a duration is a number and not an object. */
 type IsObject<T> = T extends object ? true : false
 same<IsObject<Milliseconds>, false>()
 same<Milliseconds extends number ? true : false, true>()
@@ -85,7 +85,7 @@ export const times: Required<Pick<AcquireOptions, keyof Times>> = {
 } satisfies Times
 export const numbers = (times: Times): Partial<Record<keyof Times, number>> => times
 
-// The unit is a type, and no value.
+// A unit is a type and not a value.
 // @ts-expect-error: no such export
 import('leasehold').then(({ Milliseconds }) => Milliseconds)
 // @ts-expect-error: no such export

@@ -1,4 +1,4 @@
-// What a user of a worker may write, and what the compiler has to refuse.
+// Code with a worker that the compiler must accept, and code that it must refuse.
 
 import {
   createLockClient,

@@ -1,4 +1,4 @@
-// createLockWorker between processes and through outages.
+// Hand-overs of workers between processes, and outages of their store.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -24,7 +24,7 @@ for (const name of sharedStoreNames) {
       return { store, key, a, b, fence }
     }
 
-    test('a worker that stops hands over to the other process', async (t) => {
+    test('a worker that stops hands its lock over to the other process', async (t) => {
       const { a, b, fence } = await setUp(t)
       const { ms, value: begun } = await timed(async () => {
         assert.equal((await a.ask('stop')).state, 'idle')
@@ -33,42 +33,42 @@ for (const name of sharedStoreNames) {
       assert.ok(begun.fence > fence)
       const stopped = a.events.find(({ event }) => event === 'stop-work')
       assert.equal(stopped.reason, 'stopped')
-      assert.ok(stopped.at < begun.at, 'the work ended there before it began here')
+      assert.ok(stopped.at < begun.at, 'the work ended before it began in the other process')
       t.diagnostic(`handed over in ${ms.toFixed(0)} ms`)
       a.tell('exit')
       await a.ended
     })
 
-    test('a worker that is killed is followed by the other process', async (t) => {
+    test('the other process works after a worker is killed', async (t) => {
       const { a, b, fence } = await setUp(t)
       await a.kill()
       const begun = await b.next('start')
       assert.ok(begun.fence > fence)
     })
 
-    test('there and back, ten times, without an overlap', async (t) => {
+    test('ten hand-overs have no overlap', async (t) => {
       const { store, key, a, b } = await setUp(t)
       const running = [a, b]
-      const tenures = []
+      const terms = []
       for (let i = 0; i < 10; i++) {
         const [old, next] = running
         await old.ask('stop')
         const begun = await next.next('start')
-        tenures.push([old.events.findLast(({ event }) => event === 'stop-work').at, begun.at, begun.fence])
+        terms.push([old.events.findLast(({ event }) => event === 'stop-work').at, begun.at, begun.fence])
         await old.kill()
         running.reverse()
         running[1] = startChild(t, 'worker.mjs', { store, key, workerId: `w${i}` })
         await running[1].next('started')
       }
-      assert.ok(tenures.every(([ended, begun]) => ended < begun))
-      assert.ok(tenures.every(([, , fence], i) => i === 0 || fence > tenures[i - 1][2]))
+      assert.ok(terms.every(([ended, begun]) => ended < begun))
+      assert.ok(terms.every(([, , fence], i) => i === 0 || fence > terms[i - 1][2]))
     })
   })
 }
 
 describe('worker: listeners that throw', { timeout: 60_000 }, () => {
   for (const throwing of ['state', 'acquired', 'renewed', 'released']) {
-    test(`'${throwing}': an uncaught exception as everywhere in Node, but the worker lives on`, async (t) => {
+    test(`an exception of a '${throwing}' listener is uncaught, and the worker goes on`, async (t) => {
       const child = startChild(t, 'worker.mjs', { store: 'memory:x', key: 'k', ttl: 300, throwing })
       await child.next('start')
       if (throwing === 'renewed') await child.next('uncaught')
@@ -77,14 +77,14 @@ describe('worker: listeners that throw', { timeout: 60_000 }, () => {
         isHeld: true,
       })
       assert.equal((await child.ask('stop')).state, 'idle')
-      const told = child.events.filter(({ event }) => event === 'uncaught')
-      assert.ok(told.length > 0 && told.every(({ message }) => message === 'a mistake in a listener'))
+      const exceptions = child.events.filter(({ event }) => event === 'uncaught')
+      assert.ok(exceptions.length > 0 && exceptions.every(({ message }) => message === 'a mistake in a listener'))
     })
   }
 })
 
 describe('worker: redis outage', { timeout: 120_000 }, () => {
-  test('Redis killed and restarted empty: loss is reported, the worker campaigns again, the fence still grows', async (t) => {
+  test('if Redis restarts empty, the worker reports the loss and works again with a larger fence', async (t) => {
     const server = await startRedis(t)
     const child = startChild(t, 'worker.mjs', { store: server.url(), key: 'k' })
     const first = await child.next('start')
@@ -102,19 +102,19 @@ describe('worker: redis outage', { timeout: 120_000 }, () => {
     assert.equal((await child.ask('stop')).state, 'idle')
   })
 
-  test('a store that is down at the start, then up', async (t) => {
+  test('a worker whose store is down at its start works when the store is up', async (t) => {
     const server = await startRedis(t)
     await server.kill()
     const child = startChild(t, 'worker.mjs', { store: server.url(), key: 'k' })
-    const told = await child.next('error')
-    assert.equal(told.error.code, 'ERR_STORE_UNAVAILABLE')
+    const failure = await child.next('error')
+    assert.equal(failure.error.code, 'ERR_STORE_UNAVAILABLE')
     assert.equal((await child.ask('look')).isHeld, false)
     await server.start()
     await child.next('start')
     assert.equal((await child.ask('stop')).state, 'idle')
   })
 
-  test('a store that is down, and nobody listens to errors: the worker goes on all the same', async (t) => {
+  test('a worker without an error listener goes on after an outage', async (t) => {
     const server = await startRedis(t)
     await server.kill()
     const child = startChild(t, 'worker.mjs', { store: server.url(), key: 'k', deaf: true })
@@ -135,7 +135,7 @@ describe('worker: redis outage', { timeout: 120_000 }, () => {
     assert.match(child.stderr, /^\(node:\d+\) \[LEASEHOLD_UNHEARD_ERROR\] LeaseholdWarning: The worker of lock "k" has/)
   })
 
-  test('stop while the store is down or frozen ends', async (t) => {
+  test('stop() resolves while the store is down or frozen', async (t) => {
     for (const how of ['kill', 'freeze']) {
       const server = await startRedis(t)
       const child = startChild(t, 'worker.mjs', { store: server.url(), key: 'k' })
@@ -147,7 +147,7 @@ describe('worker: redis outage', { timeout: 120_000 }, () => {
     }
   })
 
-  test('a key that somebody deletes is a loss, and work begins anew', async (t) => {
+  test('a deleted key is a loss, and the work begins again', async (t) => {
     const server = await startRedis(t)
     const redis = await server.command()
     const child = startChild(t, 'worker.mjs', { store: server.url(), key: 'k' })
@@ -159,7 +159,7 @@ describe('worker: redis outage', { timeout: 120_000 }, () => {
     assert.ok(second.fence > first.fence)
   })
 
-  test('a worker on the client of its user leaves it open', async (t) => {
+  test('a worker does not close a client that it was given', async (t) => {
     const locks = createLockClient(`memory:${randomUUID()}`)
     atEnd(t, () => locks.close())
     const worker = createLockWorker({ client: locks, key: 'k', startWork() {} }).start()
@@ -169,8 +169,8 @@ describe('worker: redis outage', { timeout: 120_000 }, () => {
   })
 })
 
-describe('workers in line', { timeout: 60_000 }, () => {
-  test('are served in the order in which they came, however short their retryInterval is', async (t) => {
+describe('workers in the queue', { timeout: 60_000 }, () => {
+  test('workers are served in arrival order for any retryInterval', async (t) => {
     const store = `memory:${randomUUID()}`
     const key = randomUUID()
     const began = []
@@ -182,17 +182,17 @@ describe('workers in line', { timeout: 60_000 }, () => {
     const locks = createLockClient(store)
     atEnd(t, () => locks.close())
     const lease = await locks.acquire(key)
-    const inLine = (count) =>
+    const queued = (count) =>
       within(
-        `${count} in line`,
+        `${count} waiters`,
         (async () => {
           while ((await locks.inspect(key)).waiters.length < count) await sleep(5)
         })(),
       )
     const first = start('first', 20)
-    await inLine(1)
+    await queued(1)
     const second = start('second', 60_000)
-    await inLine(2)
+    await queued(2)
     await sleep(100)
     await lease.release()
     await within('the first', once(first, 'acquired'))

@@ -1,4 +1,4 @@
-// createLockWorker in one process: its states, what it calls when, and what cannot stop it.
+// A worker in one process: its states, its calls of startWork and stopWork, and its failures.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -11,7 +11,7 @@ import { overStores } from '../support/stores.mjs'
 import { startWorker } from '../support/workers.mjs'
 
 overStores('worker', (store) => {
-  test('idle, acquiring, working, cleanup, releasing, idle', async (t) => {
+  test('the states are idle, acquiring, working, cleanup, releasing and idle', async (t) => {
     const { worker, states, calls } = startWorker(t, store.url)
     assert.ok(worker instanceof EventEmitter)
     const [lease] = await within('acquired', once(worker, 'acquired'))
@@ -29,7 +29,7 @@ overStores('worker', (store) => {
     assert.deepEqual(calls, [`start ${lease.fence}`, 'stop stopped'])
   })
 
-  test('its own client has the prefix that it is given', async (t) => {
+  test('the own client of a worker has the prefix of its options', async (t) => {
     const locks = store.client(t, { prefix: '' })
     const { worker, key } = startWorker(t, store.url, { prefix: '' })
     const [lease] = await within('acquired', once(worker, 'acquired'))
@@ -38,7 +38,7 @@ overStores('worker', (store) => {
     assert.equal(await locks.inspect(key), null)
   })
 
-  test('the event loop is not blocked if a listener starts the worker again whenever it is idle', async (t) => {
+  test('a listener that always starts an idle worker again does not block the event loop', async (t) => {
     const locks = store.client(t)
     const worker = createLockWorker({ client: locks, key: store.key(), startWork() {} })
     worker.on('error', () => {})
@@ -56,7 +56,7 @@ overStores('worker', (store) => {
     assert.ok(restarts < 1_000, `${restarts} restarts`)
   })
 
-  test('startWork runs once per tenure, however often the lease is renewed', async (t) => {
+  test('startWork runs once per term, however often the lease is renewed', async (t) => {
     const { worker, calls } = startWorker(t, store.url, { ttl: 300 })
     for (let i = 0; i < 5; i++) await within('renewed', once(worker, 'renewed'))
     assert.equal(calls.length, 1)
@@ -87,7 +87,7 @@ overStores('worker', (store) => {
     assert.ok(await locks.tryAcquire(key))
   })
 
-  test('startWork is told by its signal, and awaited', async (t) => {
+  test('stop() aborts the signal of startWork, and waits for its promise', async (t) => {
     let ended = false
     const { worker } = startWorker(t, store.url, {
       async startWork(_, signal) {
@@ -121,7 +121,7 @@ overStores('worker', (store) => {
     assert.equal(await store.client(t).inspect(key), null)
   })
 
-  test('of two workers one works; when it stops the other does, with a larger fence', async (t) => {
+  test('one of two workers works, and the other works with a larger fence when it stops', async (t) => {
     const key = store.key()
     const a = startWorker(t, store.url, { key })
     await once(a.worker, 'acquired')
@@ -136,7 +136,7 @@ overStores('worker', (store) => {
     assert.equal(a.worker.state, 'idle')
   })
 
-  test('a startWork that throws or rejects gives others their chance, and is tried again', async (t) => {
+  test('if startWork throws or rejects, other clients get a chance, and the worker tries again', async (t) => {
     const key = store.key()
     const failures = [
       () => {
@@ -152,7 +152,7 @@ overStores('worker', (store) => {
       startWork: () => failures[tries++](),
     })
     await until('the third try', () => tries === 3)
-    await until('it to work', () => worker.state === 'working')
+    await until('the worker to work', () => worker.state === 'working')
     assert.deepEqual(
       errors.map((error) => error.message),
       ['cannot begin', 'cannot go on'],
@@ -162,7 +162,7 @@ overStores('worker', (store) => {
     await worker.stop()
   })
 
-  test('what work throws that is no error is told as the cause of one', async (t) => {
+  test('if work throws a value that is not an Error, the value is the cause of the reported error', async (t) => {
     const thrown = ['text', { code: 7 }, undefined]
     let tries = 0
     const { worker, errors } = startWorker(t, store.url, {
@@ -171,7 +171,7 @@ overStores('worker', (store) => {
         if (tries < thrown.length) throw thrown[tries++]
       },
     })
-    await until('it to work', () => worker.state === 'working' && errors.length === thrown.length)
+    await until('the worker to work', () => worker.state === 'working' && errors.length === thrown.length)
     for (const error of errors) assert.ok(error instanceof Error)
     assert.deepEqual(
       errors.map((error) => error.cause),
@@ -181,10 +181,10 @@ overStores('worker', (store) => {
     await worker.stop()
   })
 
-  test('whatever work throws, the message is short, keeps secrets, and making it does not fail', async (t) => {
+  test('the message for any thrown value is short, and has no secret', async (t) => {
     const { proxy, revoke } = Proxy.revocable({}, {})
     revoke()
-    const fail = () => assert.fail('nobody is to see that')
+    const fail = () => assert.fail('a getter was called')
     class Refusal {
       code = 'ERR_REFUSED'
       message = 'not today'
@@ -214,7 +214,7 @@ overStores('worker', (store) => {
         if (tries < cases.length) throw cases[tries++][0]
       },
     })
-    await until('it to work', () => worker.state === 'working' && errors.length === cases.length)
+    await until('the worker to work', () => worker.state === 'working' && errors.length === cases.length)
     for (const [i, [thrown, what]] of cases.entries()) {
       assert.equal(errors[i].message, `what was thrown is not an Error, but ${what}`)
       assert.ok(errors[i].cause === thrown, what)
@@ -222,7 +222,7 @@ overStores('worker', (store) => {
     await worker.stop()
   })
 
-  test('the lock is free while a failed worker rests', async (t) => {
+  test('the lock is free while a failed worker pauses', async (t) => {
     const key = store.key()
     const { worker } = startWorker(t, store.url, {
       key,
@@ -231,7 +231,7 @@ overStores('worker', (store) => {
         throw new Error('cannot begin')
       },
     })
-    // Not events.once(): it takes the 'error' of the failure for its own.
+    // events.once() would reject with the 'error' event of the failure.
     await within('the failure', new Promise((resolve) => worker.once('released', resolve)))
     const lease = await store.client(t).acquire(key, { wait: 5_000 })
     assert.equal(lease.isHeld, true)
@@ -239,7 +239,7 @@ overStores('worker', (store) => {
     assert.equal(worker.state, 'idle')
   })
 
-  test('a stopWork that throws does not stop the stop', async (t) => {
+  test('stop() succeeds although stopWork throws', async (t) => {
     const locks = store.client(t)
     const { worker, key, errors } = startWorker(t, store.url, {
       stopWork() {
@@ -253,42 +253,42 @@ overStores('worker', (store) => {
     assert.ok(await locks.tryAcquire(key))
   })
 
-  test('start, stop, start; start and stop twice; stop in every state', async (t) => {
+  test('start() and stop() work in every state, and may be repeated', async (t) => {
     const key = store.key()
     const { worker, calls } = startWorker(t, store.url, { key, retryInterval: 50 })
     assert.equal(worker.start(), worker)
-    await worker.stop() // acquiring
+    await worker.stop() // in the state acquiring
     assert.equal(worker.state, 'idle')
-    await Promise.all([worker.stop(), worker.stop()]) // idle
+    await Promise.all([worker.stop(), worker.stop()]) // in the state idle
     const before = calls.length
     worker.start().start()
-    await until('it to work', () => worker.state === 'working')
-    assert.equal(calls.length, before + 1, 'once, though it was started twice')
-    const stopping = worker.stop() // working
-    const again = worker.stop() // cleanup
-    worker.start() // while it stops: starts again after that
+    await until('the worker to work', () => worker.state === 'working')
+    assert.equal(calls.length, before + 1, 'two calls of start() begin the work once')
+    const stopping = worker.stop() // in the state working
+    const again = worker.stop() // in the state cleanup
+    worker.start() // starts the worker after its stop
     await Promise.all([stopping, again])
-    await until('it to work again', () => worker.state === 'working')
+    await until('the worker to work again', () => worker.state === 'working')
     await worker.stop()
 
     const holder = store.client(t)
     const lease = await holder.acquire(key)
     worker.start()
-    await until('it to wait', () => worker.state === 'waiting')
+    await until('the worker to wait', () => worker.state === 'waiting')
     await within('a stop while waiting', worker.stop(), 5_000)
     assert.equal(worker.state, 'idle')
     await lease.release()
-    assert.ok(await holder.tryAcquire(key), 'a stopped worker takes no lock')
+    assert.ok(await holder.tryAcquire(key), 'a stopped worker acquires no lock')
   })
 
-  test('stops as soon as it is disposed', async (t) => {
+  test('disposal stops the worker', async (t) => {
     const { worker } = startWorker(t, store.url)
     await once(worker, 'acquired')
     await worker[Symbol.asyncDispose]()
     assert.equal(worker.state, 'idle')
   })
 
-  test('a loss: pausing, stopWork with the reason, then it campaigns again', async (t) => {
+  test('after a loss, the worker pauses, calls stopWork with the reason, and campaigns again', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     const { worker, states, calls, lost } = startWorker(t, store.url, {
@@ -299,7 +299,7 @@ overStores('worker', (store) => {
       retryInterval: 100,
     })
     const [lease] = await once(worker, 'acquired')
-    // The thread is blocked for longer than the lease may live without it.
+    // The thread blocks for longer than maxStall.
     const stalled = createLockClient({ store: store.url, maxStall: 100 })
     atEnd(t, () => stalled.close())
     const second = startWorker(t, undefined, {
@@ -309,22 +309,22 @@ overStores('worker', (store) => {
       ttl: 400,
       retryInterval: 50,
     })
-    const [early] = await once(second.worker, 'acquired')
+    const [stalledLease] = await once(second.worker, 'acquired')
     await until('the work to begin', () => second.calls.length === 1)
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000)
-    assert.equal(early.isHeld, false)
+    assert.equal(stalledLease.isHeld, false)
     assert.equal(lease.isHeld, true, 'the other client has a longer maxStall')
-    const [again] = await within('the second tenure', once(second.worker, 'acquired'))
-    assert.ok(again.fence > early.fence)
+    const [again] = await within('the second term', once(second.worker, 'acquired'))
+    assert.ok(again.fence > stalledLease.fence)
     assert.deepEqual(second.lost, ['stalled'])
-    assert.deepEqual(second.calls.slice(0, 2), [`start ${early.fence}`, 'stop stalled'])
+    assert.deepEqual(second.calls.slice(0, 2), [`start ${stalledLease.fence}`, 'stop stalled'])
     assert.ok(second.states.includes('pausing'), second.states.join())
     assert.deepEqual([lost, calls.length, states.at(-1)], [[], 1, 'working'])
   })
 })
 
-describe('worker: alone', () => {
-  test('workerId is a UUID, or what it is told to be', (t) => {
+describe('worker: properties', () => {
+  test('workerId is a UUID unless the options have one', (t) => {
     const locks = createLockClient(`memory:${randomUUID()}`)
     atEnd(t, () => locks.close())
     const make = (options) => createLockWorker({ client: locks, key: 'k', startWork() {}, ...options })

@@ -1,5 +1,5 @@
-// Work that outlives stopTimeout: its signal aborts, stop() resolves, and the lock stays with the
-// work.
+// Work that outlives stopTimeout: its signal aborts, stop() resolves, and the lock is held until
+// the work ends.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -13,7 +13,7 @@ import { startWorker } from '../support/workers.mjs'
 
 overStores('worker: overdue', (store) => {
   for (const own of [true, false]) {
-    test(`the lock is free when the work ends, and not before; ${own ? 'its own' : 'a given'} client`, async (t) => {
+    test(`the lock is free when the work ends, and not before, with ${own ? 'its own' : 'a given'} client`, async (t) => {
       const [other, end] = [store.client(t), gate()]
       const where = own ? [store.url, { ttl: 20_000 }] : [undefined, { client: store.client(t, { ttl: 20_000 }) }]
       let lease
@@ -36,11 +36,11 @@ overStores('worker: overdue', (store) => {
       const waiting = other.acquire(key, { wait: 20_000 })
       end.pass()
       await within('the lock', waiting)
-      await until('the worker to rest', () => worker.state === 'idle')
+      await until('the worker to be idle', () => worker.state === 'idle')
     })
   }
 
-  test('work that never ends leaves the lock to its ttl', async (t) => {
+  test('if the work never ends, the lock is free after its ttl', async (t) => {
     const {
       worker,
       key,
@@ -69,7 +69,7 @@ overStores('worker: overdue', (store) => {
     })
     await once(worker, 'acquired')
     const stopping = worker.stop()
-    await sleep(200) // nothing may happen
+    await sleep(200) // No error may occur meanwhile.
     assert.deepEqual([errors, worker.state, lease.isHeld, lease.signal.aborted], [[], 'cleanup', true, false])
     assert.equal(await other.tryAcquire(key), null)
     end.pass()
@@ -77,7 +77,7 @@ overStores('worker: overdue', (store) => {
     assert.ok(await other.tryAcquire(key))
   })
 
-  test('no second tenure begins while the work of the first still runs', async (t) => {
+  test('no second term begins while the work of the first still runs', async (t) => {
     const [other, end, fences] = [store.client(t), gate(), []]
     let overlaps = 0
     const { worker, key, errors } = startWorker(t, store.url, {
@@ -94,11 +94,11 @@ overStores('worker: overdue', (store) => {
     await once(worker, 'acquired')
     await other.forceRelease(key)
     await until('the work to be overdue', () => errors.length > 0)
-    await sleep(500) // many times retryInterval
+    await sleep(500) // This is many times retryInterval.
     assert.deepEqual([worker.state, fences.length], ['pausing', 1])
     isOver = true
     end.pass()
-    await until('the second tenure', () => fences.length === 2)
+    await until('the second term', () => fences.length === 2)
     assert.equal(overlaps, 0)
     assert.ok(fences[1] > fences[0])
   })

@@ -1,5 +1,5 @@
-// Why a lock is not enough, and a fence is: one teller is frozen at the worst moment, its lease runs out, another one takes over,
-// and then the first goes on.
+// Shows why a lock is not enough without a fence. One teller is frozen just before it writes, its
+// lease expires, another teller gets the locks, and then the first one continues.
 //
 //   node bank.mjs                               on the embedded store
 //   node bank.mjs --store redis://127.0.0.1     on Redis
@@ -16,7 +16,7 @@ import { Vault } from './vault.mjs'
 const BEFORE = { anna: 100, ben: 0, cleo: 100 }
 const TOTAL = 200
 
-/** Both transfers, and what the second one does in between. Returns what is in the vault then. */
+/** Runs the first transfer, and the second one while the first is frozen. Returns the vault. */
 async function play({ store, ttl, withFences }) {
   const start = performance.now()
   const say = (who, what) =>
@@ -26,10 +26,10 @@ async function play({ store, ttl, withFences }) {
   const failure = Promise.race(
     [one, two].map((clerk) => once(clerk, 'failure').then(([error]) => Promise.reject(error))),
   )
-  /** Resolves when the clerk has told that. */
-  const told = (clerk, event) => Promise.race([once(clerk, event), failure])
+  /** Resolves when the clerk has emitted the event. */
+  const happened = (clerk, event) => Promise.race([once(clerk, event), failure])
   try {
-    await Promise.all([told(one, 'started'), told(two, 'started')])
+    await Promise.all([happened(one, 'started'), happened(two, 'started')])
     for (const clerk of [one, two]) {
       clerk.on('written', () => say(clerk.name, `has written: ${vault}`))
       clerk.on('failed', ({ name, message }) => say(clerk.name, `${name}: ${message}`))
@@ -37,18 +37,18 @@ async function play({ store, ttl, withFences }) {
     say('vault', `${vault}`)
 
     one.order({ from: 'anna', to: 'ben', amount: 30, isPaused: true })
-    await told(one, 'ready')
-    say('one', 'is to move 30 from anna to ben: has the locks, has read, has checked that it holds them')
+    await happened(one, 'ready')
+    say('one', 'moves 30 from anna to ben: has the locks, has read, has checked that it holds them')
     one.freeze()
     say('one', 'is frozen before it writes (SIGSTOP)')
 
     two.order({ from: 'cleo', to: 'anna', amount: 50 })
-    await told(two, 'ready')
-    say('two', 'is to move 50 from cleo to anna: has the locks, because the lease of one ran out')
-    await told(two, 'done')
+    await happened(two, 'ready')
+    say('two', 'moves 50 from cleo to anna: has the locks, because the lease of one expired')
+    await happened(two, 'done')
 
-    const done = told(one, 'done')
-    say('one', 'goes on (SIGCONT)')
+    const done = happened(one, 'done')
+    say('one', 'continues (SIGCONT)')
     one.thaw()
     await done
     await Promise.all([one.end(), two.end()])
@@ -70,11 +70,11 @@ async function main() {
   const { store = `sqlite:${join(folder, 'locks.db')}`, ttl } = settingsOf(process.argv.slice(2))
   try {
     if (store.startsWith('memory:')) throw new Error('memory: is the store of one process only; these are several')
-    console.log('Without fences, the vault believes everybody:')
+    console.log('Without fences, the vault accepts every write:')
     const trusting = await play({ store, ttl, withFences: false })
     console.log(`${trusting.total} of ${TOTAL} are left: the 50 that two brought were overwritten.\n`)
 
-    console.log('With fences, it refuses what was worked out under an older lease:')
+    console.log('With fences, the vault refuses a write under an older lease:')
     const careful = await play({ store, ttl, withFences: true })
     const isWhole = careful.total === TOTAL
     console.log(`${careful.total} of ${TOTAL} are there${isWhole ? ', and both transfers were made' : ''}.`)
@@ -85,7 +85,7 @@ async function main() {
 }
 
 if (process.platform === 'win32') {
-  console.error('This freezes a process with SIGSTOP, which Windows does not have.')
+  console.error('This example freezes a process with SIGSTOP, which Windows does not have.')
   process.exitCode = 1
 } else {
   await main().catch((error) => {

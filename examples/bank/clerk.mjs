@@ -1,4 +1,4 @@
-// A teller's process, as seen from the one that watches, and the vault's answers to it.
+// Starts a teller's process, watches it, and answers its calls to the vault.
 
 import { fork } from 'node:child_process'
 import { EventEmitter, once } from 'node:events'
@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 
 const SCRIPT = fileURLToPath(new URL('teller.mjs', import.meta.url))
 
-/** Emits what its teller tells, under the event's name; 'failure' if it can't go on. */
+/** Emits the events of its teller by name, and 'failure' if the teller can't continue. */
 export class Clerk extends EventEmitter {
   #process
 
@@ -27,10 +27,10 @@ export class Clerk extends EventEmitter {
 
   order = (order) => this.#process.send({ order })
 
-  /** As if its machine stood still. */
+  /** Freezes the process, as if its machine stood still. */
   freeze = () => this.#process.kill('SIGSTOP')
 
-  /** Goes on where it was, and knows nothing of the time between. */
+  /** Lets the process continue where it was. It does not know how long it was frozen. */
   thaw() {
     this.#process.kill('SIGCONT')
     this.#process.send({})
@@ -43,7 +43,7 @@ export class Clerk extends EventEmitter {
     await gone
   }
 
-  /** Ends it at once, if it still runs. */
+  /** Ends the process at once, if it still runs. */
   kill() {
     this.#process.removeAllListeners('exit')
     this.#process.kill('SIGKILL')

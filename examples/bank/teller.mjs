@@ -1,14 +1,14 @@
 // A process that transfers money from one account to another, under the locks of both.
 //
-// What it says to the process that started it: { ask, id, words }, which is answered as a database would answer, and
-// { event, … }, so that one can see what it does.
+// It sends two kinds of messages to the process that started it: { ask, id, words } is a call that
+// is answered as a database would answer, and { event, … } reports what the process does.
 
 import { createLockClient } from 'leasehold'
 
 const { store, ttl, name, withFences } = JSON.parse(process.argv[2])
 const tell = (event, details) => process.send({ event, ...details })
 
-/** A store that can't be used is told at once, not at the first transfer. */
+/** Opens the client. Reports now, not at the first transfer, if the store can't be used. */
 async function open() {
   try {
     const client = createLockClient({ store, ttl, name })
@@ -21,14 +21,14 @@ async function open() {
 }
 
 const asked = new Map()
-/** Resolves when the one who watches says so. */
 let goOn
+/** Resolves when the parent process tells this one to go on. */
 const wait = () =>
   new Promise((resolve) => {
     goOn = resolve
   })
 
-/** Asks the vault. */
+/** Calls the vault. Resolves with its answer, or rejects with its refusal. */
 function ask(what, ...words) {
   const id = asked.size + 1
   process.send({ ask: what, id, words })
@@ -44,8 +44,9 @@ async function transfer({ from, to, amount, isPaused }) {
     if (source < amount) throw new InsufficientFundsError(`${from} has only ${source}`)
     const balances = { [from]: source - amount, [to]: target + amount }
 
-    // It is true now. But whatever is checked before a write, the process may be paused between the two: by the scheduler,
-    // a garbage collection, a virtual machine that moves. Here somebody does that on purpose.
+    // The leases are held now. But the process may be paused between any check and the write: by
+    // the scheduler, a garbage collection, or a virtual machine that moves. Here bank.mjs does that
+    // on purpose.
     leases.assertHeld()
     tell('ready')
     if (isPaused) await wait()
@@ -56,7 +57,10 @@ async function transfer({ from, to, amount, isPaused }) {
   })
 }
 
-/** Until it is through: what was refused is worked out anew, from what is there now. */
+/**
+ * Repeats the transfer until it is done. After a refusal, it starts again from the current
+ * balances.
+ */
 async function run(order) {
   for (let isPaused = order.isPaused; ; isPaused = false) {
     try {
@@ -65,7 +69,7 @@ async function run(order) {
     } catch (error) {
       const { code, message } = error
       tell('failed', { name: error.name, message })
-      // Lost, and told after the write: it is done, and it is too late.
+      // The error comes after the write, which is too late.
       if (code === 'ERR_LOCK_LOST') return tell('done')
       if (error.name !== 'StaleFenceError') return tell('given up', { message })
     }

@@ -1,20 +1,22 @@
-// The bank's storage: what a database would be. It knows nothing of locks. With each write come the fences under which it was
-// worked out; it keeps the newest of each account and refuses a write that has an older one.
+// The bank's storage, in place of a database. It knows nothing of locks. Each write carries the
+// fences of the leases that it was computed under. The vault keeps the newest fence of each account
+// and refuses a write with an older one.
 //
-// In SQL that is: UPDATE accounts SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2 -- and look at the row count.
+// In SQL: UPDATE accounts SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2 -- and check
+// the row count.
 
 export class StaleFenceError extends Error {
   constructor(id, fence, newest) {
-    super(`fence ${fence} of ${id} is older than ${newest}: somebody else has had the lock since`)
+    super(`fence ${fence} of ${id} is older than ${newest}: another client has had the lock since`)
     this.name = 'StaleFenceError'
   }
 }
 
 export class Vault {
-  /** By account: { balance, fence }. */
+  /** The balance and the newest fence of each account. */
   #accounts
 
-  /** @param {Record<string, number>} balances what is in each account */
+  /** @param {Record<string, number>} balances the balance of each account */
   constructor(balances) {
     this.#accounts = new Map(Object.entries(balances).map(([id, balance]) => [id, { balance, fence: 0 }]))
   }
@@ -25,7 +27,8 @@ export class Vault {
    * Sets the balances, all or none.
    *
    * @param {Record<string, number>} balances
-   * @param {Record<string, number> | undefined} fences those of the leases, by account; without them it believes everybody
+   * @param {Record<string, number> | undefined} fences the fences of the leases, by account;
+   * without them, every write is accepted
    */
   write(balances, fences) {
     for (const [id, fence] of Object.entries(fences ?? {})) {

@@ -1,19 +1,22 @@
-// What happens in the demo, one thing after the other.
+// The acts of the demo, in order.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /** How many jobs a holder does before something happens to it. */
 const TURN = 10
 
-/** Resolves with the next process that begins to work, and when. */
+/** Resolves with the next process that begins to work, and the time. */
 const nextHolder = (racers) =>
   Promise.race(racers.map(async (racer) => ({ racer, at: (await racer.next('working')).at })))
 
-/** Two compete; the holder is stopped, the next one killed, and a third finishes. Resolves with the hand-overs, ms. */
+/**
+ * Lets two processes compete. The holder is stopped, the next one is killed, and a third finishes.
+ * Resolves with the times of both hand-overs, in ms.
+ */
 export async function compete(start, [first, second, third], timeline) {
   const two = [start(first), start(second)]
   const failure = Promise.race(two.map((racer) => racer.failure))
-  const told = async () => {
+  const played = async () => {
     const { racer: holder } = await nextHolder(two)
     const [other] = two.filter((racer) => racer !== holder)
     await holder.next('done', () => holder.done === TURN)
@@ -24,7 +27,8 @@ export async function compete(start, [first, second, third], timeline) {
     holder.stop()
     const stopped = { released: (await released).at, next: (await next).at }
 
-    // It waits while the holder works: whoever is killed has somebody to follow it.
+    // The third process waits while the second works, so that it can follow when that one is
+    // killed.
     const last = start(third)
     await Promise.all([last.next('waiting'), other.next('done', () => other.done === TURN)])
     // The next job has begun by now, and is not done yet.
@@ -35,13 +39,13 @@ export async function compete(start, [first, second, third], timeline) {
     const at = (await follows).at
     await last.next('finished')
     await last.stop()
-    // Whoever gives it back hears of that after the next one has it, or before.
+    // The holder may learn of its release before the next process has the lock, or after that.
     return { released: Math.max(0, stopped.next - stopped.released), killed: at - killed }
   }
-  return Promise.race([told(), failure])
+  return Promise.race([played(), failure])
 }
 
-/** All of them work at the same time: nobody asks for the lock. */
+/** Lets all processes work at the same time, without the lock. */
 export async function race(start, names) {
   const racers = names.map(start)
   const finished = racers.map((racer) => racer.next('finished'))

@@ -1,13 +1,13 @@
-// Real processes compete for one lock, and whoever holds it does the next jobs of a list, in order.
+// Real processes compete for one lock. The holder does the next jobs of a list, in order.
 //
 //   npm run demo                                    on the embedded store, in a temporary directory
 //   npm run demo -- --store redis://127.0.0.1       the same on Redis
-//   npm run demo -- --ttl 5000                      another time to live, ms
-//   npm run demo -- --without-lock                  what happens when nobody asks for the lock
-//   npm run demo -- --json                          for programs: the timeline goes to standard error
+//   npm run demo -- --ttl 5000                      another time to live, in ms
+//   npm run demo -- --without-lock                  what happens without the lock
+//   npm run demo -- --json                          as JSON, with the timeline on standard error
 //
-// The first holder is stopped, the second is killed with SIGKILL, a third finishes the list. The exit code is 0 only
-// if the ledger then shows every job once and in order.
+// The first holder is stopped, the second is killed with SIGKILL, and a third finishes the list.
+// The exit code is 0 only if the ledger then has every job once and in order.
 
 import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -23,16 +23,17 @@ import { Timeline } from './timeline.mjs'
 
 const NAMES = ['anna', 'ben', 'cleo']
 const JOBS = 30
-/** How long a job takes, ms. */
+/** How long a job takes, in ms. */
 const PACE = 200
-/** When the whole demo must be over, ms, the ttl that a crash may cost aside. */
+/** How long the whole demo may take, in ms, without the ttl that a crash may cost. */
 const LIMIT = 30_000
 
 function parse() {
   const { values } = parseArgs({
     options: {
       store: { type: 'string' },
-      // Short, because on Redis this is what a crash costs; and still long enough for a machine that is busy.
+      // The ttl is short, because on Redis a crash costs this time, but long enough for a busy
+      // machine.
       ttl: { type: 'string', default: '2000' },
       'without-lock': { type: 'boolean', default: false },
       json: { type: 'boolean', default: false },
@@ -41,7 +42,9 @@ function parse() {
   return { store: values.store, ttl: Number(values.ttl), withoutLock: values['without-lock'], json: values.json }
 }
 
-/** Fails now, with a message for people, if the library is not built or the store can't be used. */
+/**
+ * Fails at once, with a readable message, if the library is not built or the store can't be used.
+ */
 async function checkStore(store, ttl) {
   if (store.startsWith('memory:')) throw new Error('memory: is known to one process only; this demo has several')
   let leasehold
@@ -55,15 +58,13 @@ async function checkStore(store, ttl) {
   await locks.close()
 }
 
-/** A store's URL without what must not be shown. */
+/** Returns a store's URL without its password. */
 const shown = (store) => store.replace(/\/\/[^/@]*@/, '//…@')
 
 function summary(timeline, { store, ttl, handOvers, entries }) {
   const { released, killed } = handOvers
   timeline.say()
-  timeline.say(
-    `hand-over after a stop     ${released.toFixed(1).padStart(8)} ms   lock given back → next holder at work`,
-  )
+  timeline.say(`hand-over after a stop     ${released.toFixed(1).padStart(8)} ms   lock released → next holder at work`)
   const price = store.startsWith('sqlite:')
     ? 'the embedded store sees that the process is gone'
     : `Redis cannot see a crash: up to the ttl, ${ttl} ms`
@@ -86,7 +87,7 @@ async function main() {
     for (const racer of racers) racer.kill()
     rmSync(folder, { recursive: true, force: true })
   })
-  // Whoever reads may have had enough, as head(1).
+  // The reader may stop reading, as head(1) does.
   for (const stream of [process.stdout, process.stderr]) {
     stream.on('error', ({ code }) => process.exit(code === 'EPIPE' ? 0 : 1))
   }
@@ -96,12 +97,12 @@ async function main() {
   writeFileSync(ledger, '')
   await checkStore(store, ttl)
 
-  timeline.say(`${JOBS} jobs, to be done once each and in order, by whoever holds the lock.`, true)
-  timeline.say(withoutLock ? 'This time nobody asks for the lock.' : `store ${shown(store)}, ttl ${ttl} ms`)
+  timeline.say(`${JOBS} jobs, to be done once each and in order, by the holder of the lock.`, true)
+  timeline.say(withoutLock ? 'This time no process acquires the lock.' : `store ${shown(store)}, ttl ${ttl} ms`)
   timeline.say()
   timeline.begin(now())
 
-  // A key of its own: what another run left at the store is of no concern.
+  // The key is new, so that entries of another run at the store do not matter.
   const settings = { store, ttl, ledger, withoutLock, key: `demo-${randomUUID()}`, jobs: JOBS, pace: PACE }
   const start = (name) => {
     const racer = new Racer(name, settings, timeline)

@@ -1,9 +1,9 @@
-// The shared ledger: a plain file to which whoever holds the lock appends one line for each job it did. Nothing but
-// the lock and its fence protects it; that is what makes it a proof.
+// The shared ledger is a plain file. The holder of the lock appends one line for each job that it
+// did. Only the lock and its fence protect the file, so the file shows whether they work.
 
 import { appendFileSync, readFileSync } from 'node:fs'
 
-/** All entries, { job, fence, by }, in the order in which they were written. */
+/** Returns all entries, { job, fence, by }, in the order in which they were written. */
 export function readLedger(path) {
   return readFileSync(path, 'utf8')
     .split('\n')
@@ -11,15 +11,21 @@ export function readLedger(path) {
     .map((line) => JSON.parse(line))
 }
 
-/** The job that comes next. */
+/** Returns the number of the next job. */
 export const nextJob = (path) => (readLedger(path).at(-1)?.job ?? 0) + 1
 
-/** Writes down that a job was done: one write, so that a process that is killed has written all of it or nothing. */
+/**
+ * Records that a job was done, in one write, so that a killed process has written all of it or
+ * nothing.
+ */
 export function writeEntry(path, entry) {
   appendFileSync(path, `${JSON.stringify(entry)}\n`)
 }
 
-/** What is wrong with a ledger that should tell of jobs 1 to `jobs`, each done once, in order. Empty if nothing is. */
+/**
+ * Returns what is wrong with a ledger that should have the jobs 1 to `jobs`, each once and in
+ * order. Empty if nothing is wrong.
+ */
 export function faultsOf(entries, jobs) {
   const faults = []
   const times = (job) => entries.filter((entry) => entry.job === job).length
@@ -31,7 +37,7 @@ export function faultsOf(entries, jobs) {
   const doubled = all.filter((job) => times(job) > 1)
   if (doubled.length) faults.push(`jobs done more than once: ${name(doubled)}`)
   const strange = entries.map(({ job }) => job).filter((job) => !all.includes(job))
-  if (strange.length) faults.push(`jobs that nobody asked for: ${name(strange)}`)
+  if (strange.length) faults.push(`unknown jobs: ${name(strange)}`)
 
   const pairs = entries.slice(1).map((entry, i) => [entries[i], entry])
   const early = pairs.filter(([before, after]) => after.job < before.job).map(([, after]) => after.job)
@@ -40,6 +46,7 @@ export function faultsOf(entries, jobs) {
   if (late.length) faults.push(`jobs written under an older fence than the one before: ${name(late)}`)
   const owner = new Map()
   const shared = entries.filter(({ fence, by }) => (owner.get(fence) ?? owner.set(fence, by).get(fence)) !== by)
-  if (shared.length) faults.push(`jobs written under somebody else's fence: ${name(shared.map(({ job }) => job))}`)
+  if (shared.length)
+    faults.push(`jobs written under the fence of another process: ${name(shared.map(({ job }) => job))}`)
   return faults
 }

@@ -1,4 +1,4 @@
-// A process of the demo, as seen from the one that conducts it.
+// Starts a process of the demo, and watches it.
 
 import { fork } from 'node:child_process'
 import { EventEmitter, once } from 'node:events'
@@ -6,7 +6,10 @@ import { fileURLToPath } from 'node:url'
 
 const SCRIPT = fileURLToPath(new URL('worker.mjs', import.meta.url))
 
-/** The clock that all processes of a host share, ms: times of different processes can be subtracted. */
+/**
+ * The clock that all processes of a host share, in ms: times of different processes can be
+ * subtracted.
+ */
 export const now = () => Number(process.hrtime.bigint()) / 1e6
 
 const TEXTS = {
@@ -14,23 +17,23 @@ const TEXTS = {
   waiting: () => '· waits',
   working: ({ withoutLock }) => (withoutLock ? '● works without it' : '● has the lock'),
   done: ({ job }) => `│ job ${job} done`,
-  released: () => '○ gave the lock back',
+  released: () => '○ released the lock',
   lost: ({ message }) => `✗ ${message}`,
   error: ({ message }) => `! ${message}`,
 }
 
-/** Emits 'event' for everything that its process tells of itself: { event, at, … }. */
+/** Emits 'event' for each message of its process: { event, at, … }. */
 export class Racer extends EventEmitter {
-  /** How many jobs it did so far. */
+  /** How many jobs the process has done so far. */
   done = 0
-  /** Rejects when its process ends although nobody asked it to. */
+  /** Rejects when the process ends unexpectedly. */
   failure
   #process
   #mayEnd = false
 
   constructor(name, settings, timeline) {
     super()
-    // One listener for each event that is awaited; there are several at a time.
+    // Each awaited event has a listener, and several events are awaited at a time.
     this.setMaxListeners(0)
     this.name = name
     this.#process = fork(SCRIPT, [JSON.stringify({ ...settings, name })])
@@ -41,7 +44,7 @@ export class Racer extends EventEmitter {
     this.#process.on('message', (message) => {
       const { event, at } = message
       if (event === 'done') this.done++
-      // A waiting worker looks again now and then; that it still waits is no news.
+      // A waiting worker polls from time to time. Only its first 'waiting' is shown.
       if (TEXTS[event] && !(waits && event === 'waiting')) {
         timeline.event(at, name, TEXTS[event](message), event === 'working')
       }
@@ -59,16 +62,16 @@ export class Racer extends EventEmitter {
   /** Resolves with the next event called `name` for which `matches` holds. */
   next(name, matches = () => true) {
     return new Promise((resolve) => {
-      const look = (message) => {
+      const listener = (message) => {
         if (message.event !== name || !matches(message)) return
-        this.off('event', look)
+        this.off('event', listener)
         resolve(message)
       }
-      this.on('event', look)
+      this.on('event', listener)
     })
   }
 
-  /** Asks it to end its work, give the lock back and go. Resolves when it is gone. */
+  /** Tells the process to end its work, release the lock and exit. Resolves when it is gone. */
   async stop() {
     this.#mayEnd = true
     const gone = once(this.#process, 'exit')
@@ -76,7 +79,10 @@ export class Racer extends EventEmitter {
     await gone
   }
 
-  /** Ends it with SIGKILL, if it still runs. Resolves, when it is gone, with the time of the signal. */
+  /**
+   * Ends the process with SIGKILL, if it still runs. Resolves with the time of the signal when the
+   * process is gone.
+   */
   async kill() {
     this.#mayEnd = true
     const at = now()

@@ -1,4 +1,4 @@
-// Prints what happens, live: one line per event, one column and colour per process.
+// Prints events as they happen: one line per event, one column and color per process.
 
 const WIDTH = 22
 const COLOURS = [36, 33, 35]
@@ -9,7 +9,7 @@ export class Timeline {
   #coloured
   #began = 0
 
-  /** Colours are for terminals, unless NO_COLOR forbids them. */
+  /** Prints in colors if `out` is a terminal, unless NO_COLOR forbids them. */
   constructor(out, names) {
     this.#out = out
     this.#names = names
@@ -20,7 +20,7 @@ export class Timeline {
     return this.#coloured ? `\x1b[${codes}m${text}\x1b[0m` : text
   }
 
-  /** A line across all columns. */
+  /** Prints a line across all columns. */
   say(text = '', bold = false) {
     this.#out.write(`${bold ? this.#paint('1', text) : text}\n`)
   }
@@ -33,14 +33,14 @@ export class Timeline {
     this.say(this.#paint('1;31', text))
   }
 
-  /** Names the columns; times are counted from `at`. */
+  /** Prints the names of the columns. Times are counted from `at`. */
   begin(at) {
     this.#began = at
     const cells = this.#names.map((name, i) => this.#paint(`1;${COLOURS[i]}`, name.padEnd(WIDTH)))
     this.say(`${' '.repeat(10)}${cells.join('')}`.trimEnd())
   }
 
-  /** What `name` did at `at` ms. */
+  /** Prints what `name` did at `at` ms. */
   event(at, name, text, bold = false) {
     const column = this.#names.indexOf(name)
     const time = `${((at - this.#began) / 1000).toFixed(2).padStart(6)} s`

@@ -1,4 +1,5 @@
-// One of the demo's processes: campaigns for the lock and, while it holds it, does the jobs that come next.
+// One of the demo's processes: competes for the lock and, while it holds the lock, does the next
+// jobs.
 
 import { createRequire } from 'node:module'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -16,7 +17,8 @@ async function work(lease, signal) {
   tell('working', { withoutLock })
   for (let job = nextJob(ledger); job <= jobs && !signal.aborted; job++) {
     await sleep(pace)
-    // The job counts when its line is in the ledger. Whoever has lost the lock must not write it.
+    // The job counts when its line is in the ledger. A process that has lost the lock must not
+    // write it.
     lease.assertHeld()
     writeEntry(ledger, { job, fence: lease.fence, by: name })
     tell('done', { job })
@@ -24,7 +26,7 @@ async function work(lease, signal) {
   if (nextJob(ledger) > jobs) tell('finished')
 }
 
-/** What goes wrong without a lock: everybody believes to be the holder. */
+/** Shows what goes wrong without a lock: every process works as if it were the holder. */
 function workerWithoutLock() {
   const stopped = new AbortController()
   let working
@@ -40,7 +42,8 @@ function workerWithoutLock() {
 }
 
 function workerWithLock() {
-  // The default retryInterval suits a server. Here a worker that the store could not serve asks again soon.
+  // The default retryInterval suits a server. Here, a worker tries again soon after an error of the
+  // store.
   const worker = createLockWorker({ store, key, ttl, retryInterval: 1000, workerId: name, startWork: work })
   worker.on('state', (state) => state === 'waiting' && tell('waiting'))
   worker.on('released', () => tell('released'))
@@ -51,7 +54,7 @@ function workerWithLock() {
 
 const worker = withoutLock ? workerWithoutLock() : workerWithLock()
 
-// Ctrl-C reaches every process of the terminal; the demo itself decides what becomes of this one.
+// Ctrl-C reaches all processes of the terminal. Only the demo itself ends this one.
 process.on('SIGINT', () => {})
 process.on('disconnect', () => process.exit())
 process.on('message', async () => {

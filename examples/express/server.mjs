@@ -20,13 +20,17 @@ const config = readConfig('express-example', import.meta.url)
 const { workerId, lockKey, addKey } = config
 
 const jobs = new Jobs(await openJournal(config, createClient))
-// LEASEHOLD_URL, or REDIS_URL, or files of this machine. A short ttl, because a crash on Redis costs that long.
+// The store is LEASEHOLD_URL, or REDIS_URL, or files of this machine. The ttl is short, because a
+// crash on Redis costs that long.
 const locks = createLockClient({ name: workerId, ttl: 5000 })
 const worker = createJobWorker({ client: locks, jobs, ...config })
 const state = () => stateOf({ locks, jobs, worker, lockKey })
 const live = new Live(state)
 
-/** A lock for each request that adds jobs: held until it is answered. Who would wait longer than 2 s is told 423. */
+/**
+ * Takes a lock for each request that adds jobs, until the answer is sent. A request that waits for
+ * longer than 2 s is answered 423.
+ */
 const oneAtATime = lockRequest(locks, { key: () => addKey, wait: 2000 })
 
 const app = express()
@@ -52,7 +56,8 @@ app.post('/jobs', express.json(), oneAtATime, async (request, response) => {
   await jobs.add(count)
   response.status(201).json({ added: count })
 })
-// Four parameters are how Express knows a handler of errors. Its own would answer with a page and a stack.
+// Express recognizes an error handler by its four parameters. Its own handler would answer with a
+// page and a stack.
 app.use((error, _request, response, _next) => {
   const { status, ...told } = visible(error)
   response.status(status).json(told)
@@ -77,7 +82,7 @@ server.keepAliveTimeout = 1_000
 async function shutDown(signal) {
   console.log(`${signal}: shutting down`, { workerId })
   live.close()
-  // No request depends on the worker, so another server may go on with the jobs at once.
+  // No request depends on the worker, so another server may continue with the jobs at once.
   await Promise.all([closeServer(server, sockets), worker.stop()])
   await locks.close()
   await jobs.close()

@@ -1,4 +1,5 @@
-// Starts three servers, as a cluster would, each a process of its own. With --fast a day takes five seconds.
+// Starts three servers, each in a process of its own, as a cluster would. With --fast, a day takes
+// five seconds.
 
 import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
@@ -16,7 +17,8 @@ for (const child of children) {
     if (code) process.exitCode = 1
   })
 }
-// Ctrl-C reaches the servers by itself, being of this terminal; both are told to be sure. This process ends with the last of them.
+// The terminal sends Ctrl-C to the servers, too; passing it on does no harm. This process ends with
+// the last server.
 for (const signal of ['SIGINT', 'SIGTERM']) {
   process.on(signal, () => {
     for (const child of children) child.kill(signal)

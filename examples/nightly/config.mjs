@@ -1,4 +1,4 @@
-// What the environment, or .env beside this file, says.
+// Reads the settings from the environment, or from .env next to this file.
 
 import { fileURLToPath } from 'node:url'
 

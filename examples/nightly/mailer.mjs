@@ -1,4 +1,4 @@
-// A mailer that sends nothing: it writes a line for each mail to a file that all servers share.
+// A mailer that only writes a line for each mail to a file that all servers share.
 
 import { appendFile, mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ export class Mailer {
     this.#mailMs = mailMs
   }
 
-  /** All mails so far: { to, day, by, fence }. */
+  /** Returns all mails so far: { to, day, by, fence }. */
   async sent() {
     const text = await readFile(this.#path, 'utf8').catch((error) => {
       if (error.code === 'ENOENT') return ''
@@ -28,14 +28,14 @@ export class Mailer {
   }
 
   /**
-   * Says whether it went out now: not if it did before, in a run that was cut short. Refuses a server that has been
-   * overtaken: its fence is smaller than one that was seen. A database would look and write in one step.
+   * Returns true if the mail is sent now, and false if an earlier run has sent it. Refuses a server
+   * whose fence is smaller than one that was seen. A database would check and write in one step.
    */
   async send(mail) {
     await mkdir(this.#folder, { recursive: true })
     const sent = await this.sent()
     const newest = Math.max(0, ...sent.map(({ fence }) => fence))
-    if (mail.fence < newest) throw new Error(`fence ${mail.fence} is older than ${newest}: somebody else sends now`)
+    if (mail.fence < newest) throw new Error(`fence ${mail.fence} is older than ${newest}: another server sends now`)
     if (sent.some(({ to, day }) => to === mail.to && day === mail.day)) return false
     await sleep(this.#mailMs)
     await appendFile(this.#path, `${JSON.stringify(mail)}\n`)

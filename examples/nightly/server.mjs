@@ -1,4 +1,4 @@
-// One server of the cluster. All of them have the same schedule; which one sends is none of their business.
+// One server of the cluster. All servers have the same schedule, and one of them sends the mail.
 
 import { createLockClient } from 'leasehold'
 import { config } from './config.mjs'
@@ -10,7 +10,7 @@ const { server, cron, timeZone } = config
 const mailer = new Mailer(config)
 const log = (...words) => console.log(`[${server}]`, ...words)
 
-// LEASEHOLD_URL, or REDIS_URL, or a file of this machine.
+// The store is LEASEHOLD_URL, or REDIS_URL, or a file of this machine.
 const locks = createLockClient({ name: server })
 const nightly = locks.schedule(
   'nightly-mail',
@@ -18,7 +18,8 @@ const nightly = locks.schedule(
   async (lease, tick) => {
     const day = tick.toISOString()
     for (const to of CUSTOMERS) {
-      // Lost in the middle, the rest is somebody else's, or nobody's: better too few mails than two.
+      // If the lock is lost, stop. Another server may send the rest, or none does: too few mails
+      // are better than two.
       lease.assertHeld()
       const isNew = await mailer.send({ to, day, by: server, fence: lease.fence })
       log(isNew ? 'mail to' : 'no second mail to', to)

@@ -1,4 +1,4 @@
-// A Remix app on the Express adapter, with a lock worker beside it. Start it twice:
+// A Remix app on the Express adapter, with a lock worker. Start it twice:
 //   npm run dev
 //   PORT=3001 npm run dev
 
@@ -21,14 +21,15 @@ const config = readConfig('remix-example', import.meta.url)
 const { workerId, lockKey, addKey } = config
 
 const jobs = new Jobs(await openJournal(config, createClient))
-// LEASEHOLD_URL, or REDIS_URL, or files of this machine. A short ttl, because a crash on Redis costs that long.
+// The store is LEASEHOLD_URL, or REDIS_URL, or files of this machine. The ttl is short, because a
+// crash on Redis costs that long.
 const locks = createLockClient({ name: workerId, ttl: 5000 })
 const worker = createJobWorker({ client: locks, jobs, ...config })
-const look = () => stateOf({ locks, jobs, worker, lockKey })
-const live = new Live(look)
+const readState = () => stateOf({ locks, jobs, worker, lockKey })
+const live = new Live(readState)
 /** Returns the state for loaders. In development, the browser shows what a loader throws. */
 const state = () =>
-  look().catch((error) => {
+  readState().catch((error) => {
     const { status, error: text } = visible(error)
     throw new Response(text, { status })
   })
@@ -45,11 +46,11 @@ const vite = process.argv.includes('--built') ? undefined : await startVite()
 if (!vite) app.use('/assets', express.static(inHere('build/client/assets'), { immutable: true, maxAge: '1y' }))
 
 const build = vite ? () => vite.ssrLoadModule('virtual:remix/server-build') : await import('./build/server/index.js')
-// What loaders and actions find in their `context`.
+// The values that loaders and actions find in their `context`.
 const getLoadContext = () => ({ locks, jobs, addKey, live, state })
 app.all('*', createRequestHandler({ build, mode: vite ? 'development' : 'production', getLoadContext }))
 
-/** Compiles the app while one works on it. */
+/** Compiles the app during development. */
 async function startVite() {
   const { createServer: createVite } = await import('vite')
   const vite = await createVite({ root: inHere('.'), server: { middlewareMode: true, hmr: { server } } })
@@ -73,7 +74,7 @@ server.listen(config.port, () => {
 async function shutDown(signal) {
   console.log(`${signal}: shutting down`, { workerId })
   live.close()
-  // No request depends on the worker, so another server may go on with the jobs at once.
+  // No request depends on the worker, so another server may continue with the jobs at once.
   await Promise.all([closeServer(server, sockets), vite?.close(), worker.stop()])
   await locks.close()
   await jobs.close()

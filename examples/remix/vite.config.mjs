@@ -13,9 +13,10 @@ export default defineConfig({
       },
     }),
   ],
-  // Native code can't be bundled; and there should be one leasehold in a process, the one that the server has.
+  // Native code can't be bundled. A process should also have only one copy of leasehold, that of
+  // the server.
   ssr: { external: ['leasehold'] },
-  // Vite would prepare them for the browser, where they never get.
+  // Vite would prepare these packages for the browser, which never loads them.
   optimizeDeps: { exclude: ['@remix-run/node', 'leasehold'] },
   // The style of the page is shared with the Express example.
   server: { fs: { allow: ['..'] } },

@@ -1,9 +1,9 @@
-// The ordered job list: what the journal's entries amount to.
+// The ordered job list, computed from the journal's entries:
 //   { added: 10 }                         ten more jobs
 //   { tenure: 'server-3000', fence }      that server holds the lock from now on
 //   { done: 7, by: 'server-3000', fence } job 7 is done
 
-/** How many jobs may wait to be done. */
+/** How many jobs may wait at most. */
 const MOST = 500
 
 export class TooManyJobsError extends Error {
@@ -20,7 +20,10 @@ export class Jobs {
     this.#journal = journal
   }
 
-  /** Looks, and then adds: whoever calls this holds a lock, or two of them would add too many together. */
+  /**
+   * Counts the jobs, and then adds some. Call it under a lock, or two callers could add too many
+   * together.
+   */
   async add(count) {
     const list = await this.list()
     const waiting = list.count - list.done.length
@@ -32,7 +35,10 @@ export class Jobs {
 
   finish = (job, by, fence) => this.#journal.append({ done: job, by, fence, at: Date.now() })
 
-  /** How many jobs there are, the done ones in the order in which they were done, and who held the lock when. */
+  /**
+   * Returns how many jobs there are, the done ones in the order in which they were done, and the
+   * holders of the lock.
+   */
   async list() {
     const entries = await this.#journal.read()
     return {
@@ -42,7 +48,7 @@ export class Jobs {
     }
   }
 
-  /** The number of the job that comes next; undefined if all are done. */
+  /** Returns the number of the next job, or undefined if all are done. */
   async next() {
     const { count, done } = await this.list()
     const job = (done.at(-1)?.done ?? 0) + 1

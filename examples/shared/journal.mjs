@@ -1,7 +1,7 @@
-// Where the job list is kept, for all servers alike: a list of entries that only grows. In a file, or in Redis.
+// Keeps the job list for all servers: a list of entries that only grows, in a file or in Redis.
 //
-// An entry with a `fence` is refused when one with a larger fence came before. So a server that lost the lock and
-// does not know it yet can't do harm: that is what fences are for.
+// An entry with a `fence` is refused if an earlier one has a larger fence. So a server that has
+// lost the lock and does not know it yet can't do harm.
 
 import { mkdirSync } from 'node:fs'
 import { appendFile, readFile, stat, writeFile } from 'node:fs/promises'
@@ -9,15 +9,15 @@ import { join } from 'node:path'
 
 export class StaleFenceError extends Error {
   constructor(fence, newest) {
-    super(`fence ${fence} is older than ${newest}: somebody else has had the lock since`)
+    super(`fence ${fence} is older than ${newest}: another server has had the lock since`)
   }
 }
 
-/** `createClient` is that of node-redis; only Redis needs it. */
+/** Opens the journal. `createClient` is that of node-redis; only Redis needs it. */
 export const openJournal = ({ name, redisUrl, dataDir }, createClient) =>
   redisUrl ? openRedis(createClient({ url: redisUrl }), name) : openFile(dataDir)
 
-/** One JSON line per entry. For servers of one machine. */
+/** Keeps one JSON line per entry, for servers of one machine. */
 async function openFile(folder) {
   mkdirSync(folder, { recursive: true })
   const path = join(folder, 'jobs.jsonl')
@@ -41,7 +41,8 @@ async function openFile(folder) {
   return {
     read,
     async append(entry) {
-      // Looking and writing are two steps here: a file can't compare. Redis, below, does both in one.
+      // These are two steps, because a file can't compare. Redis, below, compares and writes in one
+      // step.
       const newest = (await read()).findLast(({ fence }) => fence)?.fence ?? 0
       if (entry.fence < newest) throw new StaleFenceError(entry.fence, newest)
       await appendFile(path, `${JSON.stringify(entry)}\n`)
@@ -68,8 +69,8 @@ async function openRedis(redis, name) {
 
   return {
     async read() {
-      // What was read is not read again, unless the list was emptied. Several reads may be under way; their
-      // answers come in order, so the last one to be put in place is the newest.
+      // Only new entries are read, unless the list was emptied. Several reads may be under way.
+      // Their replies come in order, so the last one is the newest.
       if ((await redis.lLen(list)) < entries.length) entries = []
       const from = entries.length
       const more = await redis.lRange(list, from, -1)

@@ -1,4 +1,5 @@
-// Keeps pages up to date by Server-Sent Events: one look at the state for all of them, and only while there are any.
+// Keeps pages up to date by Server-Sent Events. Reads the state once for all pages, and only while
+// there are any.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { visible } from './visible.mjs'
@@ -11,7 +12,7 @@ const EVERY = 250
  */
 const AGAIN = 2_000
 /**
- * How long a look at the state may take, in ms. After that, pages get an error. If this is longer,
+ * How long reading the state may take, in ms. After that, pages get an error. If this is longer,
  * pages show an old state for longer; if it is shorter, a slow store seems to be gone.
  */
 const LIMIT = 2_000
@@ -29,14 +30,14 @@ export class Live {
   /** The last error, until the store answers again. */
   #trouble
 
-  /** @param {() => Promise<object>} look what pages are to be shown */
+  /** @param {() => Promise<object>} look reads the state for the pages */
   constructor(look) {
     this.#look = look
   }
 
   /**
-   * Calls `page.write(event)` with each state from now on, and `page.end()` when there are no more. Returns a function
-   * that ends that.
+   * Calls `page.write(event)` with each state from now on, and `page.end()` when there are no more.
+   * Returns a function that stops this.
    */
   follow(page) {
     if (this.#closed) {
@@ -79,7 +80,7 @@ export class Live {
     }
   }
 
-  /** Returns the state, or rejects after LIMIT. While a look hangs, no other one begins. */
+  /** Returns the state, or rejects after LIMIT. While a read hangs, no other one begins. */
   async #lookInTime() {
     this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined
@@ -94,7 +95,7 @@ export class Live {
     return Promise.race([this.#looking, late]).finally(() => timer.abort())
   }
 
-  /** Ends all streams, so that the server can close. Pages connect again by themselves. */
+  /** Ends all streams, so that the server can close. Pages connect again automatically. */
   close() {
     this.#closed = true
     for (const page of this.#pages) page.end()

@@ -1,6 +1,6 @@
-// What the pages show.
+// Reads the state that the pages show.
 
-/** How many of the newest jobs and tenures. */
+/** How many of the newest jobs and holders are shown. */
 const SHOWN = { jobs: 60, tenures: 6 }
 
 export async function stateOf({ locks, jobs, worker, lockKey }) {

@@ -1,12 +1,12 @@
-// The lock worker: whichever server holds the lock does the jobs, one after the other, in order.
+// The lock worker: the server that holds the lock does the jobs, one after the other, in order.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createLockWorker } from 'leasehold'
 
-/** How many jobs an empty list is given, so that there is something to see. */
+/** How many jobs an empty list gets at the start. */
 const FIRST_JOBS = 12
 
-/** `addKey` is the lock under which jobs are added. */
+/** Creates the worker. `addKey` is the lock under which jobs are added. */
 export function createJobWorker({ client, jobs, jobMs, workerId, lockKey, addKey }) {
   const worker = createLockWorker({
     client,
@@ -20,7 +20,7 @@ export function createJobWorker({ client, jobs, jobMs, workerId, lockKey, addKey
         if ((await jobs.list()).count === 0) await jobs.add(FIRST_JOBS)
       })
 
-      // `signal` aborts when the work has to end: after the job in hand, if the lock is still ours.
+      // `signal` aborts when the work has to end: after the current job, if the lock is still held.
       while (!signal.aborted) {
         const job = await jobs.next()
         if (job === undefined) {
@@ -28,13 +28,13 @@ export function createJobWorker({ client, jobs, jobMs, workerId, lockKey, addKey
           continue
         }
         console.log('Doing some heavy work...', { workerId, job })
-        // `lease.signal` aborts when the lock is lost: then the job in hand is somebody else's.
+        // `lease.signal` aborts when the lock is lost. Then another server does the current job.
         await sleep(jobMs, undefined, { signal: lease.signal })
         await jobs.finish(job, workerId, lease.fence)
       }
     },
 
-    // Everything ends by the signal here. The lock is released when startWork has returned.
+    // All work ends by the signal. The lock is released when startWork has returned.
     stopWork: (reason) => console.log('Stop work', { workerId, reason }),
   })
 

@@ -2,16 +2,16 @@
 
 import { randomUUID } from 'node:crypto'
 import type * as api from '../../index'
-import { formatDuration } from '../duration'
+import { formatDuration } from '../util/format-duration'
 import { type Command, count, flag, text } from './command'
-import { parseDuration } from './duration'
+import { parseDuration } from './parse-duration'
 import { clientOptions, openClient, STORE_OPTIONS } from './store'
 import { paint, say, sayJson, table } from './terminal'
 
 interface Measured {
   readonly what: string
   readonly perSecond: number
-  /** In ms. */
+  /** The percentiles, in ms. */
   readonly p50: number
   readonly p99: number
 }
@@ -34,7 +34,7 @@ release to the first line of the next holder.`,
   async run(given) {
     const time = parseDuration('time', text(given, 'time') ?? '1s', 100, 60_000)
     const parallel = count(given, 'parallel', 64, 2, 1_000)
-    // Without local hand-offs: these would measure this process, not the store.
+    // Switch local hand-offs off: they would measure this process, not the store.
     const options = clientOptions(given, { handOffs: 0 })
     const clients = [openClient(options), openClient(options)] as const
     try {

@@ -12,17 +12,16 @@ import { Guard, type Held } from './guard'
 import { MARK, newMark } from './mark'
 import type { Member } from './members'
 import { statusOf } from './process-table'
+import type { Signals } from './signals'
 import { Target } from './target'
 
-/** Says how the command ended: one of the two is not null. */
+/** How the command ended: one of the two is not null. */
 export interface End {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
 }
 
-/** Those that are passed on. SIGUSR1 is Node's own otherwise: it opens a debugger. */
-const PASSED = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'] as const
-/** What a terminal sends by itself to all that run in front. */
+/** The signals that a terminal sends by itself to all processes in its foreground. */
 const OF_TERMINAL: readonly string[] = ['SIGINT', 'SIGQUIT']
 /**
  * Signals that ask a command to end. SIGHUP is not one: many commands read their settings again on
@@ -44,11 +43,11 @@ export class Child {
   readonly #target: Target | undefined
   readonly #onTerminal: boolean
   readonly #grace: number
-  readonly #listeners: [NodeJS.Signals, () => void][] = []
+  readonly #signals: Signals
   #killer: NodeJS.Timeout | undefined
   /** When a command that {@link stop} has asked to end is killed, in ms of `performance.now()`. */
   #killAt: number | undefined
-  /** Whether a signal was passed on that asks the command to end. */
+  /** Whether a signal that asks the command to end was passed on. */
   #asked = false
   /** Why the command must not run although its process was started. */
   #unguarded: CliError | undefined
@@ -66,11 +65,14 @@ export class Child {
   readonly ended: Promise<End>
 
   /**
+   * Passes `signals` on to the command until it has ended, and ignores them from then on.
+   *
    * @throws {CliError} if there is no such command, or it can't be run, or its guard can't be
    * started.
    */
-  constructor(command: readonly string[], env: NodeJS.ProcessEnv, held: Held, lease: api.Lease) {
+  constructor(command: readonly string[], env: NodeJS.ProcessEnv, held: Held, lease: api.Lease, signals: Signals) {
     this.#grace = held.grace
+    this.#signals = signals
     const [file = '', ...args] = command
     const code = ON_WINDOWS ? undefined : whyNot(file, env)
     if (code !== undefined) throw notStarted(file, code, 'it is no file, or none that may be executed')
@@ -82,7 +84,7 @@ export class Child {
     this.#guard = ON_WINDOWS || !existsSync(SHELL) ? undefined : guardOf(file, held, lease)
     // Listen before the command starts. Otherwise, a signal that comes meanwhile would end this
     // process, but not the command.
-    for (const signal of PASSED) this.#listen(signal)
+    signals.listen((signal) => this.#pass(signal))
     const { run, mark } = newMark(env[MARK])
     const marked = { ...env, [MARK]: mark }
     const options = { env: marked, detached: leads, windowsHide: true }
@@ -92,7 +94,7 @@ export class Child {
         ? spawn(SHELL, gateOf(command, marked), { ...options, stdio: ['inherit', 'inherit', 'inherit', 'pipe'] })
         : spawn(file, args, { ...options, stdio: 'inherit' })
     } catch (error) {
-      // The guard would keep this process alive.
+      // Dismiss the guard: it would keep this process alive.
       this.#end()
       throw notStarted(file, (error as NodeJS.ErrnoException).code, (error as Error).message)
     }
@@ -102,6 +104,9 @@ export class Child {
     this.started = new Promise((resolve) => {
       if (id === undefined) return
       const watched = () => {
+        // This process may have been stopped for longer than the ttl. The command must not begin
+        // while that of the next holder runs.
+        if (gated && !lease.isHeld) return this.stop()
         if (gated) openGate(this.#process.stdio[3] as Socket)
         resolve()
       }
@@ -162,18 +167,10 @@ export class Child {
     this.stop()
   }
 
-  #listen(signal: NodeJS.Signals): void {
-    const pass = () => {
-      if (this.#onTerminal && OF_TERMINAL.includes(signal)) return
-      if (ENDING.includes(signal)) this.#asked = true
-      this.#signal(signal)
-    }
-    try {
-      process.on(signal, pass)
-      this.#listeners.push([signal, pass])
-    } catch {
-      // Windows has not all of them.
-    }
+  #pass(signal: NodeJS.Signals): void {
+    if (this.#onTerminal && OF_TERMINAL.includes(signal)) return
+    if (ENDING.includes(signal)) this.#asked = true
+    this.#signal(signal)
   }
 
   /** Sends a signal to the command. Returns the members that ran before the signal. */
@@ -216,7 +213,7 @@ export class Child {
   #end(): void {
     clearTimeout(this.#killer)
     this.#over = true
-    for (const [signal, pass] of this.#listeners) process.off(signal, pass)
+    this.#signals.ignore()
     this.#guard?.dismiss()
   }
 }
@@ -225,7 +222,8 @@ function guardOf(file: string, held: Held, lease: api.Lease): Guard {
   try {
     return new Guard(held, lease)
   } catch (error) {
-    const why = `${(error as Error).message}. Raise the limits on open files and processes`
+    const advice = whyNot(SHELL, {}) ? `${SHELL} may not be executed` : 'Raise the limits on open files and processes'
+    const why = `${(error as Error).message}. ${advice}`
     throw unguarded(file, 'was not run', `can't be started: ${why}`)
   }
 }
@@ -245,11 +243,18 @@ function notStarted(file: string, code: string | undefined, why: string): CliErr
   return new CliError(Exit.NotExecutable, `${JSON.stringify(file)} can't be run: ${why}`)
 }
 
-/** Ends this process as the command ended: of the same signal, or with the code that a shell would have. */
-export function endAlike({ code, signal }: End): number {
+/**
+ * Ends this process by the signal that ended the command, or returns the exit code that a shell
+ * would return. Call it after the lock was released.
+ */
+export function endAlike({ code, signal }: End, signals: Signals): number {
   if (signal === null) return code ?? Exit.Ok
   const mild: readonly string[] = ['SIGINT', 'SIGTERM', 'SIGHUP']
-  // A shell stops a script when it sees that; those that would leave a core of ours are only told.
-  if (mild.includes(signal) && !ON_WINDOWS) process.kill(process.pid, signal)
+  // A shell stops a script when these signals end a command. Other signals would leave a core file
+  // of this process, so only the exit code reports them.
+  if (mild.includes(signal) && !ON_WINDOWS) {
+    signals.remove()
+    process.kill(process.pid, signal)
+  }
   return Exit.Signal + (constants.signals[signal] ?? 0)
 }

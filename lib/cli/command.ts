@@ -1,8 +1,9 @@
 // Defines what a command is, and parses its arguments.
 
 import { parseArgs } from 'node:util'
-import { nearest } from '../nearest'
+import { nearest } from '../util/nearest'
 import { UsageError } from './exits'
+import { shownOption, shownWord, storeAdvice } from './shown-word'
 
 export interface OptionSpec {
   readonly type: 'string' | 'boolean'
@@ -13,24 +14,24 @@ export interface OptionSpec {
   readonly help: string
 }
 
-/** Holds the arguments of a command. */
+/** The arguments of a command. */
 export interface Given {
   readonly values: Readonly<Record<string, string | boolean | string[] | undefined>>
   readonly words: readonly string[]
-  /** What stands behind `--`; `undefined` if there is none. */
+  /** The words behind `--`; `undefined` without `--`. */
   readonly rest: readonly string[] | undefined
 }
 
 export interface Command {
   readonly name: string
-  /** What stands behind the name, as in `KEY [options] -- COMMAND`. */
+  /** The usage behind the name, as in `KEY [options] -- COMMAND`. */
   readonly synopsis: string
   readonly summary: string
-  /** What there is to say besides. */
+  /** The rest of the help text. */
   readonly details: string
   readonly examples: readonly string[]
   readonly options: Readonly<Record<string, OptionSpec>>
-  /** How many words it takes at least, and at most. */
+  /** How many words the command takes at least, and at most. */
   readonly words: readonly [number, number]
   /** Resolves with the exit code. */
   run(given: Given): Promise<number>
@@ -49,7 +50,7 @@ export function parse(command: Command, args: readonly string[]): Given {
   const end = args.indexOf('--')
   const own = end < 0 ? args : args.slice(0, end)
   const rest = end < 0 ? undefined : args.slice(end + 1)
-  // Not strict: what is wrong is said in our own words.
+  // Parse without `strict`: our own messages say what is wrong.
   const config = Object.fromEntries(
     Object.entries(options).map(([name, { type, short, multiple = false }]) => [
       name,
@@ -76,7 +77,7 @@ export function parse(command: Command, args: readonly string[]): Given {
 function unknownOption(command: Command, raw: string, name: string, known: readonly string[]): UsageError {
   const near = nearest(name, known)
   const hint = near === undefined ? `see leasehold ${command.name} --help` : `did you mean --${near}?`
-  return new UsageError(`unknown option ${raw}; ${hint}`)
+  return new UsageError(`unknown option ${shownOption(raw)}; ${hint}`)
 }
 
 function checkCount(command: Command, words: readonly string[]): void {
@@ -85,9 +86,11 @@ function checkCount(command: Command, words: readonly string[]): void {
     throw new UsageError(`too few arguments: leasehold ${command.name} ${command.synopsis}`)
   }
   if (words.length > most) {
-    const extra = JSON.stringify(words[most])
-    const hint = command.name === 'run' ? '; put -- before the command' : ''
-    throw new UsageError(`one argument too many, ${extra}: leasehold ${command.name} ${command.synopsis}${hint}`)
+    const extra = words[most]
+    const hint = storeAdvice(extra) || (command.name === 'run' ? '; put -- before the command' : '')
+    throw new UsageError(
+      `one argument too many, ${shownWord(extra)}: leasehold ${command.name} ${command.synopsis}${hint}`,
+    )
   }
 }
 

@@ -2,10 +2,10 @@
 
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
-import { MIN_TTL } from '../arguments'
+import { MIN_TTL } from '../util/arguments'
 import { type Command, flag, text } from './command'
-import { parseDuration } from './duration'
 import { Exit } from './exits'
+import { parseDuration } from './parse-duration'
 
 const SCRIPT = join(__dirname, '..', '..', 'examples', 'demo', 'demo.mjs')
 

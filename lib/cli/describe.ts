@@ -1,8 +1,8 @@
 // Describes locks in words.
 
 import type * as api from '../../index'
-import { formatDuration } from '../duration'
-import { isMarker } from '../once'
+import { isOnceKey } from '../lock/once-key'
+import { formatDuration } from '../util/format-duration'
 import { plain, quoted, table } from './terminal'
 
 /**
@@ -10,7 +10,7 @@ import { plain, quoted, table } from './terminal'
  * process holds it. The store can't tell whether the work still runs.
  */
 export function isRemembered(key: string, { leases }: api.LockInfo): boolean {
-  return isMarker(key) && leases[0]?.holder !== null
+  return isOnceKey(key) && leases[0]?.holder !== null
 }
 
 /**
@@ -44,10 +44,7 @@ export function tableOf(locks: readonly api.ListedLock[]): string {
   return table(['KEY', 'HELD', 'HOLDER', 'FENCE', 'REMAINING', 'WAITERS'], rows, [3, 4, 5])
 }
 
-/**
- * Returns what programs are told about a lock, without the number of waiters in this process, which
- * has none.
- */
+/** Returns a lock as JSON shows it: without `waiting`, because no call of this process waits. */
 export function tellable<T extends api.LockInfo>({ waiting: _, ...info }: T): Omit<T, 'waiting'> {
   return info
 }
@@ -61,7 +58,7 @@ function serversOf({ servers }: api.LeaseInfo): string {
 
 /** Says that a lock is free, or that the store does not remember an id. */
 export function absenceOf(key: string): string {
-  return `${quoted(key)} is ${isMarker(key) ? 'not remembered' : 'free'}`
+  return `${quoted(key)} is ${isOnceKey(key) ? 'not remembered' : 'free'}`
 }
 
 /** Returns all that is known about an id that the store remembers. */

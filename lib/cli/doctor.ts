@@ -1,11 +1,11 @@
 // Checks what may go wrong with locks at a store.
 
 import type * as api from '../../index'
-import { MIN_TTL } from '../arguments'
-import { formatDuration } from '../duration'
+import { MIN_TTL } from '../util/arguments'
+import { formatDuration } from '../util/format-duration'
 import { type Command, flag, text } from './command'
-import { parseDuration } from './duration'
 import { Exit } from './exits'
+import { parseDuration } from './parse-duration'
 import { STORE_OPTIONS, withClient } from './store'
 import { paint, plain, say, sayJson } from './terminal'
 

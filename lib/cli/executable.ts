@@ -11,7 +11,7 @@ import { join } from 'node:path'
 export function whyNot(file: string, env: NodeJS.ProcessEnv): 'ENOENT' | 'EACCES' | undefined {
   if (file === '') return 'ENOENT'
   if (file.includes('/')) return whyNotAt(file)
-  // Without a PATH each system has a default of its own.
+  // Without a PATH, each system has a default of its own.
   if (env.PATH === undefined) return undefined
   const all = env.PATH.split(':').map((folder) => whyNotAt(join(folder || '.', file)))
   if (all.includes(undefined)) return undefined

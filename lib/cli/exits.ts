@@ -1,7 +1,13 @@
 // Defines the exit codes, and the errors that have one. The comments give the names of
 // <sysexits.h>.
 
-import { LockClosedError, LockLostError, LockTimeoutError, QuorumError, StoreUnavailableError } from '../errors'
+import {
+  LockClosedError,
+  LockLostError,
+  LockTimeoutError,
+  QuorumError,
+  StoreUnavailableError,
+} from '../diagnostics/errors'
 
 export const Exit = {
   Ok: 0,
@@ -19,11 +25,11 @@ export const Exit = {
   System: 71,
   /** Another holder has the lock: try again later (EX_TEMPFAIL). */
   Busy: 75,
-  /** The command is there and can't be run, as a shell says it. */
+  /** The command exists and can't be run. Shells use the same code. */
   NotExecutable: 126,
-  /** There is no such command, as a shell says it. */
+  /** There is no such command. Shells use the same code. */
   NotFound: 127,
-  /** Added to the number of the signal that ended the command, as a shell says it. */
+  /** Added to the number of the signal that ended the command, as shells do. */
   Signal: 128,
 } as const
 
@@ -52,7 +58,7 @@ export function exitOf(error: unknown): number | undefined {
   if (error instanceof LockLostError || error instanceof LockClosedError) return Exit.Lost
   const { code } = (error ?? {}) as { code?: unknown }
   if (code === 'ERR_LOCK_NO_ADDON') return Exit.Unavailable
-  // What the library says of its arguments, which were given on the command line.
+  // The library refuses an argument, which came from the command line.
   const bad = ['ERR_INVALID_ARG_VALUE', 'ERR_INVALID_ARG_TYPE', 'ERR_OUT_OF_RANGE']
   return bad.includes(code as string) ? Exit.Usage : undefined
 }

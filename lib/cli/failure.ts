@@ -1,17 +1,17 @@
 // Describes errors: for people, or for programs as JSON.
 
 import type * as api from '../../index'
-import { QuorumError } from '../errors'
+import { QuorumError } from '../diagnostics/errors'
 
 /** The description of an error. */
-interface Told {
+interface ErrorDescription {
   readonly code: string | null
   readonly message: string
   /** The votes of the nodes, if the store is a quorum. */
   readonly votes?: readonly api.Vote[]
 }
 
-export function failureOf(error: unknown): Told {
+export function failureOf(error: unknown): ErrorDescription {
   const { code, message } = Object(error) as { code?: unknown; message?: unknown }
   const told = { code: typeof code === 'string' ? code : null, message: String(message ?? error) }
   const votes = votesOf(error)

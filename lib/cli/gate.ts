@@ -7,7 +7,7 @@ import type { Socket } from 'node:net'
 
 export const SHELL = '/bin/sh'
 
-/** Variables that a shell makes if there are none. */
+/** Variables that a shell sets if they are not set. */
 const MADE = ['PWD', 'OLDPWD', 'SHLVL']
 
 // $@ is the command. It must not inherit the pipe or variables of the gate.
@@ -18,7 +18,7 @@ unset LEASEHOLD_GATE ${unset.join(' ')}
 exec "$@"
 `
 
-/** Variables that a shell reads or changes itself, whatever they were meant for. */
+/** Variables that a shell reads or changes for its own purposes. */
 const SHELLS = /^(IFS|OPTIND|OPTARG|OPTERR|PPID|LINENO|PS[0-9]|ENV|SHELLOPTS|BASH.*|POSIXLY_CORRECT|DYLD_.*)$/
 
 /**
@@ -44,7 +44,7 @@ function isWorkingFolder(path: string): boolean {
   try {
     return path === process.cwd()
   } catch {
-    // It was deleted.
+    // The working directory was deleted.
     return false
   }
 }

@@ -38,10 +38,11 @@ const RENEWED_WITHIN = 125
 // others sends the signals $1 and $2 to the processes of the session that are in other groups, and
 // fails if there are none. It needs /proc. On a busy machine with many processes, this search can
 // take so long that the lock ends meanwhile. So the script starts the successor before it calls
-// others. If the lock is no longer safe, others kills the command at once, and goes on with SIGKILL.
-// The script keeps what the last search found, as ID:START, and kills that before it searches again. START is when the
-// process started: another process may have the id by then. The script also kills earlier by the
-// time that the last search took, but not so early that it would miss a renewal.
+// others. If the lock is no longer safe, others kills the command at once, and goes on with
+// SIGKILL. The script keeps what the last search found, as ID:START, and kills that before it
+// searches again. START is when the process started: another process may have the id by then. The
+// script also kills earlier by the time that the last search took, but not so early that it would
+// miss a renewal.
 //
 // The script needs the program `sleep`, so it appends the usual directories to PATH: the command's
 // PATH may lack them.
@@ -50,6 +51,9 @@ const RENEWED_WITHIN = 125
 // (pids.max). If a shell can't start a process, the shell ends, unless `command eval` starts the
 // process (dash, busybox). With such a shell, pause reads /proc until the next second begins, and
 // the script starts the successor later. Other shells end, and then the trap sends SIGKILL.
+//
+// A stopped successor would neither renew the lock nor end processes in other sessions. So the
+// script sends SIGCONT whenever it checks whether the successor runs, about once per second.
 //
 // At the end, the script waits for a successor, because the successor also ends processes in other
 // sessions. The script knows the exit code only of a successor that it started itself. After the
@@ -111,7 +115,7 @@ start() {
 } 2>/dev/null
 # Nobody may reap a successor that leasehold started.
 runs() {
-  [ -n "$successor" ] && kill -0 "$successor" || return
+  [ -n "$successor" ] && kill -CONT "$successor" || return
   look "/proc/$successor/stat"
   [ -z "$line" ] || [ "$state" != Z ]
 } 2>/dev/null
@@ -146,9 +150,9 @@ trap - EXIT
 # A signal would end "wait".
 trap '' USR1
 while [ "$tries" -gt 0 ]; do
+  while runs; do pause; done
   [ -n "$successor" ] && wait "$successor" && break
   pause
-  while runs; do pause; done
   start "$@"
   tries=$((tries - 1))
 done

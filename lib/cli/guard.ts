@@ -2,26 +2,25 @@
 // the lock until the command has ended.
 //
 // Linux has PR_SET_PDEATHSIG for that, but Node can't set it. So a shell reads from a pipe whose
-// other end only this process has. The first line says which process to end, and the second line
-// how to take the lock over (takeover.ts). A later line says until when the lock is safe after a
-// renewal, or that the command has ended. The end of the file says that this process is gone. The
-// command waits at a gate (gate.ts) until the shell has answered the second line. (A write that has
-// ended is not enough: Bun reports the end before the line is written.) If the successor starts
-// before the command, the successor answers, too.
+// other end only this process has (stand-by.ts). The first line says which process to end, and the
+// second line how to take the lock over (takeover.ts). A later line says until when the lock is
+// safe after a renewal, or that the command has ended. The end of the file says that this process
+// is gone. The command waits at a gate (gate.ts) until the shell has answered the second line. (A
+// write that has ended is not enough: Bun reports the end before the line is written.) If the
+// successor starts before the command, the successor answers, too.
 //
-// The shell itself ends the command, because a process that has yet to start could fail. The
-// shell starts a second process, the successor (successor.ts), to renew and release the lock. Node
-// takes a moment to start. If the lock could run out meanwhile, the successor starts before the
-// command and reads from its own pipe. The shell finds the processes of the command's session; the
-// successor finds all.
+// The shell itself ends the command, because a process that has yet to start could fail. The shell
+// starts a second process, the successor (successor.ts), to renew and release the lock. Node takes
+// a moment to start. If the lock could run out meanwhile, the successor starts before the command,
+// reads from its own pipe and gets the same reports. The shell finds the processes of the command's
+// session; the successor finds all.
 
-import { type ChildProcess, spawn } from 'node:child_process'
 import type * as api from '../../index'
-import { forShell, SHELL } from './gate'
+import type { CommandId } from './command-id'
+import { SHELL } from './gate'
 import { SCRIPT, uncheckedFor } from './guard-script'
-import { UNMARKED } from './mark'
-import type { CommandId } from './members'
-import { encodeTakeover, OVER, successorCommand, type Takeover } from './takeover'
+import { StandBy } from './stand-by'
+import { encodeTakeover, successorCommand, type Takeover } from './takeover'
 import { uptime } from './uptime'
 
 /**
@@ -32,18 +31,36 @@ import { uptime } from './uptime'
  */
 const SHORT_TTL = 5_000
 
+/**
+ * The longest start of leasehold, as a part of the ttl, after which the successor starts only when
+ * it is needed. After a longer start, the successor starts before the command. If leasehold is
+ * killed just before it renews the lock, the lock is safe for another third of the ttl. A successor
+ * that starts then takes about as long as leasehold to start, and at most as long again to adopt
+ * the lock and to find the command's processes. If this is larger, processes in other sessions can
+ * outlive the lock on a slow machine. If it is smaller, more commands pay for the successor's
+ * memory.
+ */
+const LONG_START = 1 / 6
+
+/**
+ * Returns whether the successor starts before the command. `ttl` is the ttl of the lock, and
+ * `startup` is the time that leasehold itself took to start; both are in ms.
+ */
+export function startsBefore(ttl: number, startup: number): boolean {
+  return ttl < SHORT_TTL || startup > ttl * LONG_START
+}
+
 /** Describes a takeover before its command is started. */
-export type Held = Omit<Takeover, 'command'>
+export interface Held extends Omit<Takeover, 'command'> {
+  /** How long leasehold took to start, in ms, without the wait for the lock. */
+  readonly startup: number
+}
 
 export class Guard {
   readonly #held: Held
   readonly #lease: api.Lease
-  readonly #shell: ChildProcess
-  readonly #successor: ChildProcess | undefined
-  /** Whether the shell has yet to answer the last line. */
-  #isAwaited = true
-  /** Whether a renewal has to be reported when the shell has answered. */
-  #isDue = false
+  readonly #shell: StandBy
+  readonly #successor: StandBy | undefined
 
   /**
    * Starts the guard of a command that runs while `lease` is held. Call the constructor before you
@@ -60,11 +77,12 @@ export class Guard {
     const times = [Math.ceil(held.grace / 1_000), uncheckedFor(ttl)]
     const shown = [...times.map(String), workingFolder(), file, ...args]
     // In the root directory, so that the shell keeps no other directory in use.
-    this.#shell = standBy(SHELL, ['-c', SCRIPT, 'leasehold-guard', ...shown], '/')
+    this.#shell = new StandBy(SHELL, ['-c', SCRIPT, 'leasehold-guard', ...shown], '/')
     try {
-      this.#successor = ttl < SHORT_TTL ? standBy(file, [...args, String(this.#shell.pid)]) : undefined
+      const before = startsBefore(ttl, held.startup)
+      this.#successor = before ? new StandBy(file, [...args, String(this.#shell.pid)]) : undefined
     } catch (error) {
-      this.#shell.stdin?.end()
+      this.#shell.dismiss()
       throw error
     }
   }
@@ -75,30 +93,22 @@ export class Guard {
    * too.
    */
   async watch(command: CommandId): Promise<boolean> {
-    const takeover = encodeTakeover({ ...this.#held, command })
+    const { options, ticket, grace } = this.#held
+    const takeover = encodeTakeover({ options, ticket, grace, command })
+    const safe = this.#safeUntil()
+    const isReady = this.#successor?.begin(`${takeover} ${safe}\n`) ?? true
     const { pid, leads } = command
-    this.#successor?.stdin?.write(`${takeover}\n`)
-    const target = [leads ? -pid : pid, this.#safeUntil(), this.#successor?.pid].join(' ')
-    this.#shell.stdin?.write(`${target}\n${takeover}\n`)
-    this.#shell.stdout?.on('data', () => {
-      this.#isAwaited = false
-      if (this.#isDue) this.renewed()
-    })
-    const [watches, isReady] = await Promise.all([answers(this.#shell), !this.#successor || answers(this.#successor)])
-    return watches && isReady
+    const target = [leads ? -pid : pid, safe, this.#successor?.pid].join(' ')
+    const answers = await Promise.all([this.#shell.begin(`${target}\n${takeover}\n`), isReady])
+    return answers.every((answered) => answered)
   }
 
-  /**
-   * Reports a renewal of the lock to the guard. Sends nothing until the guard has answered the last
-   * report. Otherwise, the pipe of a stopped guard would fill up, and the guard would not hear of
-   * the end of the command.
-   */
+  /** Reports a renewal of the lock to the shell and to the successor. */
   renewed(): void {
-    this.#isDue = this.#isAwaited
     const safe = this.#safeUntil()
-    if (this.#isAwaited || safe === 0 || !this.#shell.stdin?.writable) return
-    this.#isAwaited = true
-    this.#shell.stdin.write(`${safe}\n`)
+    if (safe === 0) return
+    this.#shell.report(String(safe))
+    this.#successor?.report(String(safe))
   }
 
   /**
@@ -114,46 +124,17 @@ export class Guard {
 
   /** Ends the guard. Call it when the command is over. */
   dismiss(): void {
-    for (const process of [this.#successor, this.#shell]) {
-      process?.stdin?.end(`${OVER}\n`)
-      // The open pipe would keep this process alive until the guard has ended.
-      process?.stdout?.destroy()
-    }
+    this.#successor?.dismiss()
+    this.#shell.dismiss()
   }
 }
 
-/** Resolves with true if a process prints anything before it ends, otherwise with false. */
-function answers({ stdout }: ChildProcess): Promise<boolean> {
-  return new Promise((resolve) => {
-    stdout?.once('data', () => resolve(true))
-    stdout?.once('close', () => resolve(false))
-  })
-}
-
-/** Where a store's relative path begins. */
+/** Returns the directory that a store's relative path begins at. */
 function workingFolder(): string {
   try {
     return process.cwd()
   } catch {
-    // It was deleted.
+    // The directory was deleted.
     return '/'
   }
-}
-
-/** Starts a process that reads from a pipe of this one, and outlives it. */
-function standBy(file: string, args: string[], cwd?: string): ChildProcess {
-  const started = spawn(file, args, {
-    stdio: ['pipe', 'pipe', 'ignore'],
-    // Keep it out of the group that the guard ends, and out of the one that a terminal interrupts.
-    detached: true,
-    cwd,
-    // If this process is the command of another leasehold, that leasehold must not stop the guard.
-    env: { ...forShell(process.env), ...UNMARKED },
-  })
-  started.on('error', () => {})
-  if (started.pid === undefined) throw new Error(`the system could not start ${file}`)
-  started.stdin?.on('error', () => {})
-  started.stdout?.on('error', () => {})
-  started.unref()
-  return started
 }

@@ -4,7 +4,7 @@
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { nearest } from '../nearest'
+import { nearest } from '../util/nearest'
 import { bench } from './bench'
 import { type Command, parse } from './command'
 import { demo } from './demo'
@@ -16,6 +16,7 @@ import { inspect } from './inspect'
 import { ls } from './ls'
 import { release } from './release'
 import { run } from './run'
+import { shownOption, shownWord, storeAdvice } from './shown-word'
 import { say, sayJson, stackOf, warn, warnOf } from './terminal'
 import { watch } from './watch'
 
@@ -28,8 +29,8 @@ function find(name: string): Command {
     name,
     COMMANDS.map((known) => known.name),
   )
-  const hint = near === undefined ? 'see leasehold --help' : `did you mean leasehold ${near}?`
-  throw new UsageError(`unknown command ${JSON.stringify(name)}; ${hint}`)
+  const hint = near === undefined ? `see leasehold --help${storeAdvice(name)}` : `did you mean leasehold ${near}?`
+  throw new UsageError(`unknown command ${shownWord(name)}; ${hint}`)
 }
 
 function version(): string {
@@ -50,7 +51,9 @@ async function main([name, ...args]: string[]): Promise<number> {
     process.stdout.write(args[0] === undefined ? overview(COMMANDS) : help(find(args[0])))
     return Exit.Ok
   }
-  if (name.startsWith('-')) throw new UsageError(`a command comes before its options: leasehold COMMAND ${name} …`)
+  if (name.startsWith('-')) {
+    throw new UsageError(`a command comes before its options: leasehold COMMAND, then ${shownOption(name)}`)
+  }
   const command = find(name)
   const given = parse(command, args)
   if (given.values.help === true) {
@@ -60,8 +63,9 @@ async function main([name, ...args]: string[]): Promise<number> {
   return command.run(given)
 }
 
-// The reader of the output may end early, like head(1), or the terminal may be closed. Then nobody
-// needs the output. But `run` goes on, because its command has another purpose than our output.
+// The reader of the output may end early, like head(1), or the terminal may be closed. Then end
+// this process, because its output is not needed. But let `run` go on: its command has another
+// purpose.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (process.argv[2] === run.name) return
   process.exit(error.code === 'EPIPE' ? Exit.Ok : 1)

@@ -1,6 +1,6 @@
 // Lists the held locks.
 
-import { MOST_LISTED } from '../options'
+import { MOST_LISTED } from '../client/client-options'
 import { type Command, count, flag } from './command'
 import { tableOf, tellable } from './describe'
 import { Exit } from './exits'

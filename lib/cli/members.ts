@@ -1,18 +1,7 @@
 // Finds the processes that belong to the command of a `leasehold run` in a list of all processes.
 
+import type { CommandId } from './command-id'
 import type { MarkedStatus, ProcessStatus } from './process-table'
-
-/** Identifies a command. The successor gets it, too, and finds the same processes by it. */
-export interface CommandId {
-  /** The process that was started. */
-  readonly pid: number
-  /** When that process was started; `undefined` without /proc. See `ProcessStatus`. */
-  readonly start: string | undefined
-  /** Whether that process was given a session and a process group of its own, which have its id. */
-  readonly leads: boolean
-  /** The id of the run, which is in the mark of the command's processes. */
-  readonly run: string
-}
 
 export interface Member extends MarkedStatus {
   /**

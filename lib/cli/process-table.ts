@@ -1,8 +1,8 @@
 // Reads the processes of this machine from /proc, which only Linux has in this form.
 
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import type { CommandId } from './command-id'
 import { runsIn } from './mark'
-import type { CommandId } from './members'
 
 export interface ProcessStatus {
   readonly pid: number

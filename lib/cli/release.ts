@@ -3,7 +3,7 @@
 import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
 import type * as api from '../../index'
-import { isMarker } from '../once'
+import { isOnceKey } from '../lock/once-key'
 import { type Command, flag } from './command'
 import { absenceOf, detailsOf, isRemembered } from './describe'
 import { CliError, Exit, UsageError } from './exits'
@@ -46,7 +46,7 @@ Ctrl-C and Ctrl-D mean, too.`,
       const info = await locks.inspect(key)
       if (info === null) {
         if (json) sayJson({ key, released: false })
-        else say(isMarker(key) ? absenceOf(key) : `${absenceOf(key)} already`)
+        else say(isOnceKey(key) ? absenceOf(key) : `${absenceOf(key)} already`)
         return Exit.No
       }
       if (!json) process.stderr.write(`${detailsOf(key, info)}\n`)
@@ -54,7 +54,7 @@ Ctrl-C and Ctrl-D mean, too.`,
         say('nothing was done')
         return Exit.No
       }
-      // Whoever has come since was not shown.
+      // The lock may have a new holder by now, which the user has not seen.
       const now = await locks.inspect(key)
       const fences = (leases: typeof info.leases = []) => leases.map(({ fence }) => fence).join()
       if (now !== null && fences(now.leases) !== fences(info.leases)) {
@@ -76,11 +76,12 @@ function outcomeOf(key: string, info: api.LockInfo, released: boolean): string {
   return released ? 'was taken away' : 'became free by itself'
 }
 
-/** Ctrl-C and Ctrl-D end the question without a yes. */
+/** Asks the user. Resolves with false for Ctrl-C, Ctrl-D and any answer but yes. */
 async function isSure(): Promise<boolean> {
   const question = createInterface({ input: process.stdin, output: process.stderr })
   const warning = 'Its holder may still be at work, and finds out only at its next renewal.'
-  // What becomes of the answer then differs between the versions of Node: an AbortError, or nothing for ever.
+  // When the question is closed, the promise of its answer rejects with an AbortError or, in other
+  // versions of Node, never settles.
   const closed = once(question, 'close').then(() => undefined)
   const asked = question
     .question(`${paint('yellow', warning, process.stderr)}\nTake it away? [y/N] `)

@@ -2,16 +2,18 @@
 
 import { EventEmitter } from 'node:events'
 import type * as api from '../../index'
-import { MIN_TTL } from '../arguments'
-import { LockClient } from '../client'
-import { formatDuration } from '../duration'
-import { LockLostError } from '../errors'
-import { Most } from '../native'
+import { LockClient } from '../client/client'
+import { LockLostError } from '../diagnostics/errors'
+import { Most } from '../native/protocol'
+import { MIN_TTL } from '../util/arguments'
+import { formatDuration } from '../util/format-duration'
 import { Child, type End, endAlike } from './child'
 import { type Command, flag, type Given, text } from './command'
-import { parseDuration } from './duration'
 import { CliError, Exit, exitOf, UsageError } from './exits'
 import { failureOf } from './failure'
+import type { Held } from './guard'
+import { parseDuration } from './parse-duration'
+import { Signals, STOPPING } from './signals'
 import { clientOptions, openClient, STORE_OPTIONS } from './store'
 import { plain, quoted, sayJson, warn } from './terminal'
 
@@ -29,7 +31,7 @@ interface Settings {
    * Reports what happens on standard error, as text or as JSON, if --verbose or --json asks for it.
    */
   tell(event: string, details: Record<string, unknown>, words: string): void
-  /** Reports it without these options, too. */
+  /** Reports like `tell`, but also without these options. */
   warn(event: string, details: Record<string, unknown>, words: string): void
 }
 
@@ -92,19 +94,23 @@ no such command.`,
     const settings = settingsOf(given)
     const options = clientOptions(given)
     const locks = openClient(options)
+    // By now, this process has loaded as much code as a successor has to load.
+    const held = { options, grace: settings.grace, startup: performance.now() }
     /** Emits `renewed` after each renewal of the lock. */
     const renewals = new EventEmitter()
+    const signals = new Signals()
+    let end: End
     try {
-      const lease = await acquire(locks, settings, renewals).catch((error: unknown) => {
+      const lease = await acquire(locks, settings, renewals, signals).catch((error: unknown) => {
         if (settings.quiet && exitOf(error) === Exit.Busy) return null
         throw error
       })
       if (lease === null) return Exit.Busy
-      const end = await runWith(lease, settings, options, renewals)
-      return endAlike(end)
+      end = await runWith(lease, settings, held, renewals, signals)
     } finally {
       await locks.close()
     }
+    return endAlike(end, signals)
   },
 }
 
@@ -139,17 +145,20 @@ function settingsOf(given: Given): Settings {
   }
 }
 
-async function acquire(locks: LockClient, settings: Settings, renewals: EventEmitter): Promise<api.Lease> {
+async function acquire(
+  locks: LockClient,
+  settings: Settings,
+  renewals: EventEmitter,
+  signals: Signals,
+): Promise<api.Lease> {
   const { key, once, wait, tell } = settings
   const gone = new AbortController()
   let ended: NodeJS.Signals | undefined
-  const stops = (['SIGINT', 'SIGTERM', 'SIGHUP'] as const).map((name) => {
-    const stop = () => {
-      ended = name
-      gone.abort()
-    }
-    process.on(name, stop)
-    return () => process.off(name, stop)
+  signals.listen((signal) => {
+    // The other signals are for the command, which does not run yet.
+    if (!STOPPING.includes(signal)) return
+    ended = signal
+    gone.abort()
   })
   const options: api.TryAcquireOptions = { signal: gone.signal }
   if (settings.ttl !== undefined) options.ttl = settings.ttl
@@ -161,6 +170,11 @@ async function acquire(locks: LockClient, settings: Settings, renewals: EventEmi
     if (!once) tell('waiting', {}, `waiting for ${quoted(key)}`)
     const lease = once ? await acquirer.tryAcquire(key, options) : await acquirer.acquire(key, { ...options, wait })
     if (lease === null) throw new CliError(Exit.Busy, `another holder has ${quoted(key)}; to wait, omit --try`)
+    if (ended !== undefined) {
+      // The signal came after the lock was granted.
+      await lease.release().catch(() => {})
+      gone.signal.throwIfAborted()
+    }
     const waited = performance.now() - start
     tell('acquired', { fence: lease.fence, waited }, `acquired, fence ${lease.fence}, after ${formatDuration(waited)}`)
     return lease
@@ -168,11 +182,8 @@ async function acquire(locks: LockClient, settings: Settings, renewals: EventEmi
     if (ended === undefined) throw error
     // The command does not run yet, so only this process has to end.
     await locks.close()
-    for (const off of stops) off()
-    process.exitCode = endAlike({ code: null, signal: ended })
+    process.exitCode = endAlike({ code: null, signal: ended }, signals)
     throw new CliError(process.exitCode, `ended by ${ended} while waiting for ${quoted(key)}`)
-  } finally {
-    for (const off of stops) off()
   }
 }
 
@@ -180,14 +191,17 @@ async function acquire(locks: LockClient, settings: Settings, renewals: EventEmi
 async function runWith(
   lease: api.Lease,
   settings: Settings,
-  options: api.LockClientOptions,
+  held: Omit<Held, 'ticket'>,
   renewals: EventEmitter,
+  signals: Signals,
 ): Promise<End> {
-  const { key, command, grace, maxHold, tell } = settings
+  const { key, command, maxHold, tell } = settings
   const env = { ...process.env, LEASEHOLD_KEY: key, LEASEHOLD_FENCE: String(lease.fence) }
   const { token, fence, ttl } = lease
-  const held = { options, ticket: { key, token, fence, ttl, most: Most.Exclusive }, grace }
+  const ticket = { key, token, fence, ttl, most: Most.Exclusive }
   let child: Child | undefined
+  /** True when the command has begun. */
+  let runs = false
   /** Why this process stops the command. */
   let why: { error: unknown } | undefined
   const stop = (error: unknown) => {
@@ -199,20 +213,28 @@ async function runWith(
     stop(new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`, { cause: loss }))
     tell('lost', { reason: loss.reason }, `lost (${loss.reason}): stopping the command`)
   }
-  // The lease has no `maxHold`: it would end while the command still cleans up.
+  // The lease has no `maxHold`, because it would then end while the command still cleans up.
   const overdue = () => {
-    const limit = formatDuration(maxHold as number)
-    stop(new CliError(Exit.Lost, `stopped the command: it held ${quoted(key)} for ${limit} (--max-hold)`))
+    const [limit, name] = [formatDuration(maxHold as number), quoted(key)]
+    const message = runs
+      ? `stopped the command: it held ${name} for ${limit} (--max-hold)`
+      : `${name} was held for ${limit} (--max-hold) before the command could start: give it more time`
+    stop(new CliError(Exit.Lost, message))
     tell('overdue', {}, `held for ${limit} (--max-hold): stopping the command`)
   }
   const timer = maxHold === undefined ? undefined : setTimeout(overdue, maxHold)
   // An uncaught error would end this process and free the lock while the command still works.
   process.on('uncaughtException', stop)
   try {
-    child = new Child(command, env, held, lease)
+    lease.assertHeld()
+    child = new Child(command, env, { ...held, ticket }, lease, signals)
     renewals.on('renewed', () => child?.renewed())
     const { pid } = child
-    child.started.then(() => tell('started', { pid }, `the command runs as ${pid}`))
+    child.started.then(() => {
+      runs = true
+      // The guard may answer after the command was asked to stop.
+      if (why === undefined) tell('started', { pid }, `the command runs as ${pid}`)
+    })
     if (lease.signal.aborted) lost()
     else lease.signal.addEventListener('abort', lost, { once: true })
     const end = await child.ended

@@ -2,12 +2,11 @@
 
 import { readFileSync } from 'node:fs'
 import type * as api from '../../index'
-import type { LockClient } from '../client'
-import { createLockClient } from '../index'
-import { MOST_REPLICAS, STORE_TIMEOUTS } from '../options'
+import { LockClient } from '../client/client'
+import { MOST_REPLICAS, STORE_TIMEOUTS } from '../client/client-options'
 import { count, type Given, type OptionSpec, text } from './command'
-import { parseDuration } from './duration'
 import { UsageError } from './exits'
+import { parseDuration } from './parse-duration'
 
 export const STORE_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   store: {
@@ -52,7 +51,7 @@ export function clientOptions(given: Given, more: api.LockClientOptions = {}): a
 
 /** Returns a client with these options. */
 export function openClient(options: api.LockClientOptions): LockClient {
-  const locks = createLockClient(options) as LockClient
+  const locks = new LockClient(options)
   // The calls themselves fail with the errors that matter.
   locks.on('error', () => {})
   return locks
@@ -85,6 +84,8 @@ function read(given: Given, name: string): string | undefined {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
-    throw new UsageError(`--${name}: ${(error as Error).message}`)
+    // The "path" may be the text of a private key.
+    if (path.includes('-----BEGIN')) throw new UsageError(`--${name} takes the name of a file, not its contents`)
+    throw new UsageError(`--${name}: the file can't be read (${(error as NodeJS.ErrnoException).code})`)
   }
 }

@@ -2,18 +2,20 @@
 // holds it until the command has ended. The guard (guard.ts) ends the command without Node, as far
 // as a shell can find its processes. The successor finds and ends the others.
 //
-// The first line of its standard input says what to take over (takeover.ts). If leasehold is gone
-// already, the line also says, after a blank, until when the lock is safe. A second line says that
-// there is nothing to do. If the input ends without a second line, leasehold is gone. When the
-// successor is ready to take the lock over, it prints a line to its standard output, which is a
-// pipe or /dev/null. As long as it renews the lock, it sends SIGUSR1 to the guard, whose process id
-// is its argument. Without these signals, the guard ends the command before the lock can end.
+// The first line of its standard input says what to take over (takeover.ts) and, after a blank,
+// until when the lock is safe. If leasehold started the successor, the input goes on: a later line
+// says until when the lock is safe after a renewal, or that there is nothing to do. The successor
+// answers each line but the last with a line to its standard output, so that the pipe of a stopped
+// successor does not fill up. When the input ends, leasehold is gone.
+//
+// As long as the successor renews the lock, it sends SIGUSR1 to the guard, whose process id is its
+// argument. Without these signals, the guard ends the command before the lock can end.
 
 import { existsSync, readFileSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LockClient } from '../client'
-import type { Lease } from '../lease'
+import { LockClient } from '../client/client'
+import type { Lease } from '../lock/lease'
 import { decodeTakeover, OVER, type Takeover } from './takeover'
 import { Target } from './target'
 import { uptime } from './uptime'
@@ -88,15 +90,22 @@ async function main(): Promise<void> {
   const first = await lines.next()
   // The command could not be started.
   if (first.done || first.value === OVER) return
-  const [encoded = '', safe] = first.value.split(' ')
+  const [encoded = '', ...reported] = first.value.split(' ')
+  let [safe] = reported
   const takeover = decodeTakeover(encoded)
-  // Made before it is needed: this loads the addon and connects to nothing.
+  // Create the client before it is needed: this loads the addon, and connects to nothing.
   const locks = new LockClient(takeover.options)
   locks.on('error', () => {})
-  sayReady()
+  answer()
   try {
-    const second = await lines.next()
-    if (second.done) await hold(locks, takeover, safeUntil(takeover, safe))
+    for (;;) {
+      const line = await lines.next()
+      if (line.done) break
+      if (line.value === OVER) return
+      safe = line.value
+      answer()
+    }
+    await hold(locks, takeover, safeUntil(takeover, safe))
   } finally {
     await locks.close()
   }
@@ -104,7 +113,7 @@ async function main(): Promise<void> {
 
 /**
  * Returns until when the lock is safe if the store does not answer, in ms of `performance.now()`.
- * `safe` is that time as the guard knows it, in hundredths of a second since the boot.
+ * `safe` is that time as leasehold or the guard knows it, in hundredths of a second since the boot.
  */
 function safeUntil({ ticket }: Takeover, safe: string | undefined): number {
   const now = uptime()
@@ -112,11 +121,15 @@ function safeUntil({ ticket }: Takeover, safe: string | undefined): number {
   return performance.now() + left
 }
 
-function sayReady(): void {
+/**
+ * Answers a line from leasehold. If the guard's shell has started this process, nothing reads the
+ * answer.
+ */
+function answer(): void {
   try {
-    writeSync(1, 'ready\n')
+    writeSync(1, 'read\n')
   } catch {
-    // leasehold is gone, so no process reads this.
+    // leasehold is gone.
   }
 }
 
@@ -130,7 +143,7 @@ function tellGuard(): void {
   }
 }
 
-/** Returns false if another process has the id of the guard. Without /proc, no process knows. */
+/** Returns false if another process has the id of the guard; always true without /proc. */
 function isGuard(): boolean {
   if (!existsSync('/proc/self/cmdline')) return true
   return readFileSync(`/proc/${guard}/cmdline`, 'utf8').includes('leasehold-guard')

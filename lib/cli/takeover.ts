@@ -3,10 +3,10 @@
 
 import { join } from 'node:path'
 import type * as api from '../../index'
-import type { Ticket } from '../ticket'
-import type { CommandId } from './members'
+import type { Ticket } from '../lock/ticket'
+import type { CommandId } from './command-id'
 
-/** Contains secrets: the ticket and the store's password. So it only goes through pipes. */
+/** Has secrets, the ticket and the store's password, so a takeover only goes through pipes. */
 export interface Takeover {
   readonly options: api.LockClientOptions
   readonly ticket: Ticket

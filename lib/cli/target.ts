@@ -5,7 +5,8 @@
 // The system notifies a process only of the end of its own children, so this polls.
 
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type CommandId, isLater, type Member, membersOf } from './members'
+import type { CommandId } from './command-id'
+import { isLater, type Member, membersOf } from './members'
 import { hidesProcesses, type ProcessStatus, ProcessTable, statusOf } from './process-table'
 
 /**
@@ -26,6 +27,12 @@ const LATER = 0.05
  * smaller, killing takes more of a processor.
  */
 const [KILL_LEAST, KILL_REST] = [2, 1]
+/**
+ * How many looks follow when the time for killing is over. On a machine with a high load, a killed
+ * process may take that long to end. If this is larger, a process that can't be killed keeps the
+ * lock for longer. If it is smaller, the lock may be free a few ms before the process is gone.
+ */
+const LATE_LOOKS = 3
 /**
  * How many looks in a row may be incomplete before a target without visible members counts as gone.
  * If this is larger, a machine that starts very many short processes frees the lock later. If it is
@@ -103,7 +110,9 @@ export class Target {
     this.#killMembers()
   }
 
-  /** Sends a signal to the command: to its process group, or, if it has none, to the one process. */
+  /**
+   * Sends a signal to the command: to its process group, or, if it has none, to the one process.
+   */
   signal(signal: NodeJS.Signals): void {
     const { pid, start, leads } = this.#command
     const status = statusOf(pid)
@@ -158,15 +167,16 @@ export class Target {
     const end = begin + limit
     // Kill while looking: a process that lives for only a few ms is gone when the look is over.
     const found = kills ? ({ pid }: ProcessStatus) => send(pid, 'SIGKILL') : undefined
-    const [least, rest] = kills ? [KILL_LEAST, KILL_REST] : [LEAST, REST]
-    for (;;) {
+    const [least, rest, looks] = kills ? [KILL_LEAST, KILL_REST, LATE_LOOKS] : [LEAST, REST, 0]
+    for (let late = 0; ; ) {
       const start = performance.now()
       if (!this.isRunning(found)) return true
       if (kills) this.#killMembers()
       const now = performance.now()
-      if (now >= end || !waits()) return false
+      if ((now >= end && ++late > looks) || !waits()) return false
       const since = kills ? 0 : LATER * (now - begin)
-      await sleep(Math.min(Math.max(least, rest * (now - start), since), MOST, end - now))
+      const pause = Math.min(Math.max(least, rest * (now - start), since), MOST)
+      await sleep(now < end ? Math.min(pause, end - now) : pause)
     }
   }
 }

@@ -2,7 +2,7 @@
 // control the terminal.
 
 import type { WriteStream } from 'node:tty'
-import { printable, printableJson } from '../printable'
+import { printable, printableJson } from '../util/printable'
 
 type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow'
 
@@ -63,13 +63,13 @@ export function say(text: string): void {
 
 /**
  * Prints a message of `leasehold` itself to standard error, where the command may print, too.
- * Escapes control characters: a message may have words of the command line in it.
+ * Escapes control characters: a message may contain the user's arguments.
  */
 export function warn(text: string): void {
   process.stderr.write(`leasehold: ${printable(text, Number.POSITIVE_INFINITY)}\n`)
 }
 
-/** Prints an unexpected error with its stack. Escapes each line like {@link warn}. */
+/** Prints an unexpected error with its stack. Escapes control characters, as {@link warn} does. */
 export function warnOf(error: unknown): void {
   const [first = '', ...others] = stackOf(error).split('\n')
   warn(first)

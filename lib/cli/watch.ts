@@ -2,13 +2,13 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../../index'
-import { MOST_LISTED } from '../options'
+import { MOST_LISTED } from '../client/client-options'
 import { type Command, count, flag, text } from './command'
 import { absenceOf, fenceOf, holdersOf, isRemembered, tableOf, tellable } from './describe'
-import { parseDuration } from './duration'
 import { Exit } from './exits'
 import { failureOf } from './failure'
 import { LIST_TIMEOUT } from './ls'
+import { parseDuration } from './parse-duration'
 import { STORE_OPTIONS, withClient } from './store'
 import { cut, paint, quoted, say, sayJson, warn } from './terminal'
 
@@ -50,7 +50,8 @@ only between two looks. See leasehold ls --help for PATTERN.`,
         try {
           show(await locks.list(asked))
         } catch (error) {
-          // The first time it is wrong usage, or a store that was never there; later an outage that may pass.
+          // At the first look, the usage is wrong or the store was never there. Later, the error is
+          // an outage that may pass.
           if (look === 0) throw error
           if (json) sayJson({ at: new Date().toISOString(), error: failureOf(error) }, process.stderr)
           else warn((error as Error).message)
@@ -70,7 +71,7 @@ function draw({ locks, complete }: api.LockList): void {
   process.stdout.write(`${CLEAR}${paint('dim', head)}\n\n${shown.join('\n')}\n`)
 }
 
-/** Tells the differences between one look and the next. */
+/** Returns a function that prints the differences between one look and the next. */
 function teller(json: boolean): (list: api.LockList) => void {
   let before = new Map<string, string>()
   const tell = (event: string, key: string, info?: api.ListedLock) => {
@@ -95,7 +96,7 @@ function teller(json: boolean): (list: api.LockList) => void {
     }
     for (const [key, leases] of before) {
       if (now.has(key)) continue
-      // What is missing from a listing that is not whole may be held all the same.
+      // A lock that is missing from an incomplete listing may still be held.
       if (complete) tell('free', key)
       else now.set(key, leases)
     }

@@ -1,5 +1,5 @@
-//! What the TypeScript layer calls. One instance per JavaScript environment, which is the main thread or a worker
-//! thread. `lib/native.ts` says what each call means to it.
+//! The class that the TypeScript layer calls. Each JavaScript environment (the main thread or a
+//! worker thread) has one instance. `lib/native/bridge.ts` says what each call means there.
 
 use std::collections::VecDeque;
 use std::mem::take;
@@ -9,111 +9,41 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use napi::bindgen_prelude::*;
 use napi::sys;
 use napi_derive::napi;
-use rustc_hash::FxHashMap;
 
+use super::client_options::ClientOptions;
 use super::ending::{self, PATIENCE};
+use super::env_state::{EnvState, OpenClient};
 use super::operations::{self, span};
 use super::outbox::EnvOutbox;
+use super::protocol::{OPERATION_LENGTH, Operation, RECORD_LENGTH};
 use super::records;
-use super::slots::Slots;
 use crate::engine::clock;
-use crate::engine::command::{
-    ClientId, ClientSettings, Command, EnvId, LineId, OpId, Outcome, Pulse, Settlement, Wait,
-};
+use crate::engine::command::{ClientSettings, Command, Outcome, Settlement, Wait};
 use crate::engine::driver::{Engine, Message};
-use crate::engine::relay::Relay;
+use crate::engine::ids::{CohortId, OpId};
+use crate::engine::pulse::Pulse;
 use crate::engine::stats::Stats;
+use crate::engine::thread_hand_offs::ThreadHandOffs;
 use crate::lease::Phase;
 use crate::store::breaker::Health;
 use crate::store::names;
 use crate::store::spec::StoreSpec;
-use crate::store::{Access, Tls, TlsTexts};
 
-/// What `openClient` takes, checked by TypeScript but for the store's URL.
-#[napi(object)]
-pub struct ClientOptions {
-    /// The store's URL, or those of the nodes of a quorum.
-    pub stores: Vec<String>,
-    /// The user, if the URL names none.
-    pub username: Option<String>,
-    /// The password, if the URL has none.
-    pub password: Option<String>,
-    /// For a store that is reached over TLS.
-    pub tls: Option<TlsOptions>,
-    /// Who we are at sentinels.
-    pub sentinel_username: Option<String>,
-    /// The password for that.
-    pub sentinel_password: Option<String>,
-    /// How many replicas must have a lease before it counts.
-    pub min_replicas: u32,
-    /// What stands before each key at the store.
-    pub prefix: String,
-    /// Shown to everyone who inspects a lock.
-    pub name: String,
-    /// In ms, `Infinity` allowed.
-    pub max_stall: f64,
-    /// In ms.
-    pub store_timeout: f64,
-    /// How often in a row a lease is handed on within the process while others wait elsewhere.
-    pub hand_offs: u32,
-    /// The slot that is told how the store's servers are, until the client is closed.
-    pub watch: u32,
-}
-
-/// Whom to trust, and who we are: PEM.
-#[napi(object)]
-pub struct TlsOptions {
-    /// Authorities to trust instead of the system's.
-    pub ca: Vec<String>,
-    /// Our own certificate.
-    pub cert: Option<String>,
-    /// Its key.
-    pub key: Option<String>,
-    /// The name that the server's certificate must be made for.
-    pub servername: Option<String>,
-}
-
-impl ClientOptions {
-    fn access(&mut self) -> std::result::Result<Access, String> {
-        let tls = self.tls.take().map(|TlsOptions { ca, cert, key, servername }| {
-            Tls::parse(&TlsTexts { ca, cert, key, servername })
-        });
-        Ok(Access {
-            username: self.username.take(),
-            password: self.password.take(),
-            tls: tls.transpose()?,
-            sentinel_username: self.sentinel_username.take(),
-            sentinel_password: self.sentinel_password.take(),
-            min_replicas: self.min_replicas,
-        })
-    }
-}
-
-pub(super) struct ClientHandle {
-    pub(super) prefix: String,
-    pub(super) name: Arc<str>,
-    stats: Arc<Stats>,
-}
-
-/// One JavaScript environment's way to the engine.
+/// Connects one JavaScript environment to the engine.
 #[napi]
 pub struct Bridge {
-    pub(super) env: EnvId,
     engine: &'static Engine,
     outbox: Arc<EnvOutbox>,
     pulse: Arc<Pulse>,
-    relay: Arc<Relay>,
-    /// Acquires that are not under way to the engine yet; see `submit`.
+    thread_hand_offs: Arc<ThreadHandOffs>,
+    /// Acquires that `submit` has not sent to the engine yet.
     held_back: Vec<Command>,
-    pub(super) slots: Slots,
-    pub(super) clients: FxHashMap<ClientId, ClientHandle>,
-    /// Taken from the outbox, not yet drained.
+    open: EnvState,
+    /// Settlements that were taken from the outbox, but not drained yet.
     taken: VecDeque<Settlement>,
-    /// What the records of the latest drain have to say in words.
+    /// The texts of the records of the latest drain.
     texts: Vec<String>,
-    /// Room to put keys together.
-    pub(super) key: String,
-    /// Running workers, which keep the process alive.
+    /// How many calls of `hold` have no `unhold` yet.
     holds: u32,
     /// Whether the process is being kept alive.
     keeping_alive: bool,
@@ -121,7 +51,7 @@ pub struct Bridge {
 
 #[napi]
 impl Bridge {
-    /// Begins an environment. `wake` is called when there is something to drain.
+    /// Registers an environment. The engine calls `wake` when there is something to drain.
     #[napi(constructor, catch_unwind)]
     pub fn new(env: &Env, wake: Function<(), ()>) -> Result<Self> {
         static LAST_ENV: AtomicU32 = AtomicU32::new(0);
@@ -141,31 +71,28 @@ impl Bridge {
                 },
             )?;
         let outbox = Arc::new(EnvOutbox::new(wake));
-        let relay = Arc::new(Relay::default());
+        let thread_hand_offs = Arc::new(ThreadHandOffs::default());
         engine.send(Message::OpenEnv {
             env: id,
             pulse: pulse.clone(),
-            relay: relay.clone(),
+            thread_hand_offs: thread_hand_offs.clone(),
             outbox: outbox.clone(),
         });
-        // The last chance of a worker thread, whose 'exit' event does not come when it is terminated. Added after
-        // the wake function was made, and therefore run before that is finalised.
+        // A worker thread that is terminated has no 'exit' event, so this hook releases its leases.
+        // The wake function was made before the hook, so Node finalises it after the hook has run.
         env.add_env_cleanup_hook((id, outbox.clone()), move |(env, outbox)| {
             outbox.close();
             ending::end(engine, env, PATIENCE);
         })?;
         Ok(Self {
-            env: id,
             engine,
             outbox,
             pulse,
-            relay,
+            thread_hand_offs,
             held_back: Vec::new(),
-            slots: Slots::default(),
-            clients: FxHashMap::default(),
+            open: EnvState::new(id),
             taken: VecDeque::new(),
             texts: Vec::new(),
-            key: String::new(),
             holds: 0,
             keeping_alive: false,
         })
@@ -190,121 +117,140 @@ impl Bridge {
         }
         let name: Arc<str> = options.name.into();
         let settings = ClientSettings {
-            env: self.env,
+            env: self.open.env,
             name: name.clone(),
             max_stall: span(options.max_stall),
             store_timeout: span(options.store_timeout),
             hand_offs: options.hand_offs,
             stats: stats.clone(),
         };
-        self.clients.insert(client, ClientHandle { prefix: options.prefix, name, stats });
+        self.open.clients.insert(client, OpenClient { prefix: options.prefix, name, stats });
         self.engine.send(Message::OpenClient { client, spec, settings });
-        let op = OpId { env: self.env, slot: options.watch };
+        let op = OpId { env: self.open.env, slot: options.watch };
         self.engine.send(Message::Commands(vec![Command::Watch { op, client }]));
         Ok(client)
     }
 
-    /// Begins, changes and ends operations: the first `count` of `operations`, in order, each [`operations::LENGTH`] numbers.
-    /// `keys` has the keys of those that need one, and the traces of those that say so, in their order, each with a NUL behind it.
+    /// Begins, changes and ends operations: the first `count` of `operations`, in order. Each
+    /// operation has [`OPERATION_LENGTH`] numbers. `texts` has the texts of the operations (see
+    /// [`Operation`]) in the same order, and a NUL after each text.
     ///
-    /// One crossing for all that JavaScript asked for in one go; a crossing costs as much as what it carries.
+    /// All operations of one turn of JavaScript cross together, because a crossing costs as much as
+    /// what it carries.
     ///
-    /// Says whether a lease was handed on by that: then there is something to drain at once, and acquires that will wait
-    /// for that very lock may have been held back until the next call that hands nothing on. They are not urgent, for
-    /// whoever has the lease now goes first; and to wake the engine for each of them would cost more than the hand-off.
+    /// Returns true if this call handed a lease on. Then there are records to drain at once. Such a
+    /// call may hold back acquires that will wait for the same lock, until the next call that hands
+    /// no lease on. They are not urgent, and waking the engine for each of them would cost more
+    /// than the hand-off.
+    ///
+    /// Throws if this version does not know an operation. It has then carried out the operations
+    /// before that one, but not those after it: an unknown operation may have any number of texts.
     #[napi(catch_unwind)]
-    pub fn submit(&mut self, env: &Env, operations: Float64ArraySlice, count: u32, keys: String) -> bool {
-        let mut keys = keys.split('\0');
+    pub fn submit(
+        &mut self,
+        env: &Env,
+        operations: Float64ArraySlice,
+        count: u32,
+        texts: String,
+    ) -> Result<bool> {
+        let mut texts = texts.split('\0');
         let mut commands = take(&mut self.held_back);
-        let mut lines = Vec::new();
-        let (operations, _) = operations.as_chunks::<{ operations::LENGTH }>();
+        let mut cohorts = Vec::new();
+        let mut result = Ok(());
+        let (operations, _) = operations.as_chunks::<{ OPERATION_LENGTH }>();
         let operations = &operations[..operations.len().min(count as usize)];
-        let only_relayed = operations.iter().all(operations::is_acquire_or_release);
+        let only_hand_offs = operations.iter().all(operations::is_acquire_or_release);
         for operation in operations {
-            let relayed = only_relayed && operations::is_release(operation);
-            if let Some(line) = relayed.then(|| self.hand_on(operation)).flatten() {
-                lines.push(line);
-            } else if let Some(command) = self.command(operation, &mut keys) {
+            let Some(kind) = operations::kind(operation) else {
+                result = Err(unknown_operation(operation));
+                break;
+            };
+            let may_hand_on = only_hand_offs && kind == Operation::Release;
+            if let Some(cohort) = may_hand_on.then(|| self.hand_on(operation)).flatten() {
+                cohorts.push(cohort);
+            } else if let Some(command) = operations::command(&mut self.open, kind, operation, &mut texts) {
                 commands.push(command);
             }
         }
-        let behind = |command: &Command| match command {
+        let may_be_held_back = |command: &Command| match command {
             Command::Acquire(asked) => {
                 asked.wait != Wait::Never
-                    && lines.iter().any(|line| line.0 == asked.client && line.1 == asked.key)
+                    && cohorts.iter().any(|cohort| cohort.0 == asked.client && cohort.1 == asked.key)
             }
             _ => false,
         };
-        if !lines.is_empty() && commands.iter().all(behind) {
+        if !cohorts.is_empty() && commands.iter().all(may_be_held_back) {
             self.held_back = commands;
         } else if !commands.is_empty() {
             self.engine.send(Message::Commands(commands));
         }
-        if !only_relayed {
-            self.relay.stop();
+        if !only_hand_offs {
+            self.thread_hand_offs.stop();
         }
         self.keep_alive(env);
-        !lines.is_empty()
+        result.map(|()| !cohorts.is_empty())
     }
 
-    /// Hands the lease of a release on to whoever is next, if the engine has left that to this thread. In which line.
-    fn hand_on(&mut self, release: &[f64; operations::LENGTH]) -> Option<LineId> {
-        let from = OpId { env: self.env, slot: release[1] as u32 };
-        let (state, _) = self.slots.lease(from.slot)?;
-        let handed = self.relay.hand_on(from, state, clock::now())?;
-        self.slots.wait(from.slot, false);
-        // Behind what the engine has told before.
+    /// Hands the lease of a release on to the next waiter, if the engine has left that to this
+    /// thread. Returns the waiters' cohort.
+    fn hand_on(&mut self, release: &[f64; OPERATION_LENGTH]) -> Option<CohortId> {
+        let from = OpId { env: self.open.env, slot: release[1] as u32 };
+        let (state, _) = self.open.slots.lease(from.slot)?;
+        let handed = self.thread_hand_offs.hand_on(from, state, clock::now())?;
+        self.open.slots.wait(from.slot, false);
+        // Keep the order: drain what the engine has delivered before these settlements.
         self.taken.extend(self.outbox.take());
         self.taken.push_back(Settlement { op: from, outcome: Outcome::Released(true) });
         let outcome = Outcome::Acquired(handed.fence, handed.token);
         self.taken.push_back(Settlement { op: handed.to, outcome });
-        Some(handed.line)
+        Some(handed.cohort)
     }
 
-    /// Whether the lease is held at this very moment.
+    /// Returns whether the lease is held now.
     #[napi(catch_unwind)]
     pub fn is_held(&self, slot: u32) -> bool {
-        self.slots.lease(slot).is_some_and(|(state, _)| state.is_held(clock::now()))
+        self.open.slots.lease(slot).is_some_and(|(state, _)| state.is_held(clock::now()))
     }
 
-    /// How many ms the lease is still good for without renewal; 0 if it is not held.
+    /// Returns for how many ms the lease lives without renewal; 0 if it is not held.
     #[napi(catch_unwind)]
     pub fn remaining(&self, slot: u32) -> f64 {
         let now = clock::now();
-        match self.slots.lease(slot) {
+        match self.open.slots.lease(slot) {
             Some((state, _)) if state.is_held(now) => state.deadline().since(now).as_micros() as f64 / 1e3,
             _ => 0.0,
         }
     }
 
-    /// Where the lease is in its life.
+    /// Returns the number of the lease's phase.
     #[napi(catch_unwind)]
     pub fn phase(&self, slot: u32) -> f64 {
-        let phase = self.slots.lease(slot).map_or(Phase::Released, |(state, _)| state.phase(clock::now()));
+        let phase =
+            self.open.slots.lease(slot).map_or(Phase::Released, |(state, _)| state.phase(clock::now()));
         records::phase_number(phase)
     }
 
-    /// How the lease's last renewal failed, as JSON; nothing if it did not.
+    /// Returns how the lease's last renewal failed, as JSON; `None` if it did not.
     #[napi(catch_unwind)]
     pub fn failure(&self, slot: u32) -> Option<String> {
-        self.slots.lease(slot).and_then(|(lease, _)| records::describe_failure(lease))
+        self.open.slots.lease(slot).and_then(|(lease, _)| records::describe_failure(lease))
     }
 
-    /// The lease's token.
+    /// Returns the lease's token.
     #[napi(catch_unwind)]
     pub fn token(&self, slot: u32) -> Option<String> {
-        self.slots.lease(slot).map(|(_, token)| token.to_string())
+        self.open.slots.lease(slot).map(|(_, token)| token.to_string())
     }
 
-    /// The client's counters, as JSON.
+    /// Returns the client's counters as JSON.
     #[napi(catch_unwind)]
     pub fn stats(&self, client: u32) -> Option<String> {
-        let stats = &self.clients.get(&client)?.stats;
+        let stats = &self.open.clients.get(&client)?.stats;
         Some(records::describe_stats(stats))
     }
 
-    /// Writes what was settled into `into`, as many whole records as fit, and says how many; fewer than fit if
-    /// that was all.
+    /// Writes records of settlements into `into`, as many as fit. Returns how many. If more would
+    /// fit, those were all.
     #[napi(catch_unwind)]
     pub fn drain(&mut self, env: &Env, mut into: Float64ArraySlice) -> u32 {
         self.pulse.beat(clock::now());
@@ -312,14 +258,15 @@ impl Bridge {
         if self.taken.is_empty() {
             self.taken = self.outbox.take().into();
         }
-        // SAFETY: JavaScript handed this array in for this call alone, and nothing else runs on its thread meanwhile.
+        // SAFETY: JavaScript handed this array in for this call alone, and nothing else runs on its
+        // thread meanwhile.
         let into = unsafe { into.as_mut() };
         let mut written = 0;
-        let (places, _) = into.as_chunks_mut::<{ records::LENGTH }>();
+        let (places, _) = into.as_chunks_mut::<{ RECORD_LENGTH }>();
         for place in places {
             let record = loop {
                 let Some(settlement) = self.taken.pop_front() else { break None };
-                let record = records::encode(settlement, &mut self.slots, &mut self.texts);
+                let record = records::encode(settlement, &mut self.open.slots, &mut self.texts);
                 if record.is_some() {
                     break record;
                 }
@@ -332,20 +279,20 @@ impl Bridge {
         written
     }
 
-    /// What a record of the latest drain has to say in words.
+    /// Returns a text of the records of the latest drain.
     #[napi(catch_unwind)]
     pub fn text(&self, index: u32) -> Option<&str> {
         self.texts.get(index as usize).map(String::as_str)
     }
 
-    /// Something runs that keeps the process alive, until `unhold` was called as often.
+    /// Keeps the process alive until `unhold` was called as often as this.
     #[napi(catch_unwind)]
     pub fn hold(&mut self, env: &Env) {
         self.holds = self.holds.saturating_add(1);
         self.keep_alive(env);
     }
 
-    /// The end of what `hold` began.
+    /// Ends the effect of one call of `hold`.
     #[napi(catch_unwind)]
     pub fn unhold(&mut self, env: &Env) {
         self.holds = self.holds.saturating_sub(1);
@@ -356,7 +303,7 @@ impl Bridge {
     /// system does not support that, returns false; then call `release_all`.
     #[napi(catch_unwind)]
     pub fn release_at_end(&self) -> bool {
-        ending::end_with_process(self.env, &self.outbox)
+        ending::end_with_process(self.open.env, &self.outbox)
     }
 
     /// Tells the engine that JavaScript has ended, but work that it has begun may go on. From then
@@ -364,24 +311,25 @@ impl Bridge {
     /// are released.
     #[napi(catch_unwind)]
     pub fn excuse(&self) {
-        self.engine.send(Message::Commands(vec![Command::ExcuseEnv { env: self.env }]));
+        self.engine.send(Message::Commands(vec![Command::ExcuseEnv { env: self.open.env }]));
     }
 
     /// Ends all operations of this environment, and blocks until its leases are released, for at
     /// most about `timeout` ms. Call it in the `'exit'` event of the process.
     #[napi(catch_unwind)]
     pub fn release_all(&self, timeout: f64) {
-        ending::end(self.engine, self.env, span(timeout));
+        ending::end(self.engine, self.open.env, span(timeout));
     }
 
-    /// Keeps the process alive while a promise is pending or a worker runs, and not a moment longer.
+    /// Keeps the process alive while a promise is pending or a `hold` lasts, and no longer.
     fn keep_alive(&mut self, env: &Env) {
-        let wanted = self.slots.pending > 0 || self.holds > 0;
+        let wanted = self.open.slots.pending > 0 || self.holds > 0;
         if wanted == self.keeping_alive {
             return;
         }
         self.keeping_alive = wanted;
-        // SAFETY: on the environment's own thread, with a function that lives until the environment's end.
+        // SAFETY: this runs on the environment's own thread, and the function lives until the
+        // environment's end.
         unsafe {
             if wanted {
                 sys::napi_ref_threadsafe_function(env.raw(), self.outbox.raw_wake());
@@ -390,4 +338,11 @@ impl Bridge {
             }
         }
     }
+}
+
+fn unknown_operation(operation: &[f64; OPERATION_LENGTH]) -> Error {
+    let code = operation[0];
+    Error::from_reason(format!(
+        "the addon does not know operation {code}: JavaScript and the addon are of different versions"
+    ))
 }

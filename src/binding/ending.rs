@@ -18,8 +18,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::outbox::EnvOutbox;
-use crate::engine::command::{Command, EnvId};
+use crate::engine::command::Command;
 use crate::engine::driver::{Engine, Message};
+use crate::engine::ids::EnvId;
 
 /// How long a client, an environment or the process may take to end. If this is larger, a store
 /// that can't be reached delays each end for longer. If it is smaller, more leases are left to
@@ -34,7 +35,7 @@ const SPARE: Duration = Duration::from_millis(50);
 /// ends the worker threads of a process one after the other, and each would wait for the same
 /// store. If this is larger, a process with many threads ends later. If it is smaller, a store that
 /// answers again misses more releases.
-const REST: Duration = Duration::from_millis(20);
+const SHORT_PATIENCE: Duration = Duration::from_millis(20);
 
 /// When an end last got no answer in time.
 static UNANSWERED: Mutex<Option<Instant>> = Mutex::new(None);
@@ -45,7 +46,7 @@ pub fn end(engine: &Engine, env: EnvId, patience: Duration) {
     forget(env);
     let unanswered = || UNANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
     let waits_again = unanswered().is_some_and(|at| at.elapsed() < PATIENCE);
-    let patience = if waits_again { patience.min(REST) } else { patience };
+    let patience = if waits_again { patience.min(SHORT_PATIENCE) } else { patience };
     let (begin, (done, ended)) = (Instant::now(), sync_channel(1));
     engine.send(Message::Commands(vec![Command::CloseEnv { env, done, patience }]));
     // If the engine does not answer, the ttl ends the leases. If the store does not, the engine

@@ -1,10 +1,10 @@
-//! What a store keeps of a holder or a waiter: the client's name and, if the acquire was traced, in which trace it is. To
-//! stores and to the engine it is one text; both halves of it are known only here.
+//! Joins and splits the holder's name at a store: the client's name and, if the acquire was traced,
+//! its `traceparent`. To stores and to the engine, this is one text.
 
-/// Between the two. `lib/options.ts` refuses names that have it.
+/// Separates the two parts. `lib/util/arguments.ts` refuses names that contain it.
 const SEPARATOR: char = '\u{1f}';
 
-/// The text for a client's name and a `traceparent` of the W3C.
+/// Returns the text for a client's name and a W3C `traceparent`.
 pub fn join(name: &str, trace: &str) -> String {
     let mut holder = String::with_capacity(name.len() + 1 + trace.len());
     holder.push_str(name);
@@ -13,14 +13,14 @@ pub fn join(name: &str, trace: &str) -> String {
     holder
 }
 
-/// The name and the `traceparent` of such a text; what is none is nobody's business.
+/// Returns the name and the `traceparent` of such a text. Leaves out a malformed `traceparent`.
 pub fn split(holder: &str) -> (&str, Option<&str>) {
     let (name, trace) = holder.rsplit_once(SEPARATOR).unwrap_or((holder, ""));
     (name, is_traceparent(trace).then_some(trace))
 }
 
-/// `00-TRACE-SPAN-FLAGS`, in lower-case hexadecimal digits, neither id all zeros: version 00 of
-/// <https://www.w3.org/TR/trace-context/>.
+/// Returns whether `text` is a `traceparent` of version 00: `00-TRACE-SPAN-FLAGS`, in lower-case
+/// hexadecimal digits, neither id all zeros (<https://www.w3.org/TR/trace-context/>).
 fn is_traceparent(text: &str) -> bool {
     let is_hex = |part: &str, digits| {
         part.len() == digits && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

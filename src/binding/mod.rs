@@ -1,19 +1,26 @@
-//! The bridge to Node: the only module that says `napi`. It translates, and decides nothing.
+//! The bridge to Node: the only module that uses `napi`. It translates, and decides nothing.
 //!
-//! - [`bridge`]: the class that the TypeScript layer calls, one instance per JavaScript environment;
+//! - [`protocol`]: the numbers that JavaScript and this module have agreed on;
+//! - [`bridge`]: the class that the TypeScript layer calls, one instance per JavaScript
+//!   environment;
+//! - [`client_options`]: the options of a client;
+//! - [`env_state`]: the open slots and clients of one environment;
 //! - [`ending`]: the end of an environment, and the release of its leases;
 //! - [`holder`]: what a store keeps of a holder: its name, and the trace that it is in;
-//! - [`operations`]: what it is asked for, as commands to the engine;
+//! - [`operations`]: the operations that JavaScript asks for, as commands to the engine;
 //! - [`outbox`]: settlements on their way to JavaScript, and the wake that announces them;
 //! - [`slots`]: the small numbers by which both sides name an operation or a lease;
 //! - [`records`]: settlements as numbers;
 //! - [`worker`]: the lock worker's state machine, for JavaScript to drive.
 
 mod bridge;
+mod client_options;
 mod ending;
+mod env_state;
 mod holder;
 mod operations;
 mod outbox;
+mod protocol;
 mod records;
 mod slots;
 mod worker;

@@ -1,4 +1,4 @@
-//! Settlements on their way to one JavaScript environment.
+//! Holds settlements on their way to one JavaScript environment.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,11 @@ use crate::engine::driver::Outbox;
 /// The function that tells JavaScript to drain. Weak: it does not keep the process alive by itself.
 pub type Wake = ThreadsafeFunction<(), (), (), Status, false, true>;
 
-/// One environment's outbox. The engine fills it and wakes JavaScript once, however much comes until it is drained.
+/// One environment's outbox. The engine fills it, and wakes JavaScript only once until JavaScript
+/// drains it.
 pub struct EnvOutbox {
     settled: Mutex<Vec<Settlement>>,
-    /// Whether a wake is on its way that has not drained yet.
+    /// Whether JavaScript was woken and has not drained since.
     awake: AtomicBool,
     /// Whether the environment is gone.
     closed: AtomicBool,
@@ -24,7 +25,7 @@ pub struct EnvOutbox {
 }
 
 impl EnvOutbox {
-    /// An empty outbox that wakes JavaScript by `wake`.
+    /// Returns an empty outbox that wakes JavaScript by `wake`.
     pub fn new(wake: Wake) -> Self {
         Self {
             settled: Mutex::default(),
@@ -34,19 +35,19 @@ impl EnvOutbox {
         }
     }
 
-    /// Takes everything out, in order. The next delivery wakes again.
+    /// Takes all settlements out, in order. The next delivery wakes JavaScript again.
     pub fn take(&self) -> Vec<Settlement> {
-        // Before looking, so that whatever comes after the look wakes again.
+        // Do this first, so that a settlement that comes later wakes JavaScript again.
         self.awake.store(false, Ordering::SeqCst);
         mem::take(&mut *self.settled.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// From now on nobody is woken: the environment is about to end.
+    /// Stops all wakes, because the environment is about to end.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// The raw wake function, for counting what keeps the process alive.
+    /// Returns the raw wake function, which can keep the process alive.
     pub fn raw_wake(&self) -> napi::sys::napi_threadsafe_function {
         self.wake.raw()
     }

@@ -1,6 +1,4 @@
-//! Settlements as four numbers each: slot, kind, and two that depend on the kind.
-//!
-//! `lib/native.ts` reads them; the two lists of numbers have to agree.
+//! Writes settlements as records: a slot, a kind, and two values that depend on the kind.
 
 use std::fmt::{Display, Write};
 use std::time::Duration;
@@ -8,25 +6,27 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::holder;
+use super::protocol::{Availability, ErrorKind, Phase, RECORD_LENGTH, RecordKind, WITH_VOTES};
 use super::slots::Slots;
 use crate::engine::clock;
 use crate::engine::command::{Outcome, Settlement};
-use crate::engine::known::KnownLease;
+use crate::engine::known_lease::KnownLease;
 use crate::engine::stats::Stats;
-use crate::lease::Phase;
+use crate::lease::{self, LossReason};
 use crate::store::breaker::{BreakerState, Health};
 use crate::store::diagnosis::{Facts, Finding, Level, Report};
 use crate::store::listing::Listing;
 use crate::store::{
-    Availability, LeaseInfo, LockInfo, Said, Servers, StoreError, StoreErrorKind, Vote, WaiterInfo,
+    self, LeaseInfo, LockInfo, NodeAnswer, Servers, StoreError, StoreErrorKind, Vote, WaiterInfo,
 };
 
-/// How many numbers a record has.
-pub const LENGTH: usize = 4;
-
-/// Writes `settlement` as a record, keeps the books of `slots`, and puts what can't be said in numbers into `texts`.
-/// `None` if there is nothing to tell JavaScript.
-pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>) -> Option<[f64; LENGTH]> {
+/// Writes `settlement` as a record, and updates `slots`. Puts texts into `texts`. Returns `None` if
+/// there is nothing to tell JavaScript.
+pub fn encode(
+    settlement: Settlement,
+    slots: &mut Slots,
+    texts: &mut Vec<String>,
+) -> Option<[f64; RECORD_LENGTH]> {
     let slot = settlement.op.slot;
     let mut text = |text: String| {
         texts.push(text);
@@ -35,69 +35,81 @@ pub fn encode(settlement: Settlement, slots: &mut Slots, texts: &mut Vec<String>
     let (kind, a, b) = match settlement.outcome {
         Outcome::Acquired(fence, token) => {
             slots.granted(slot, token);
-            return Some(record(slot, 0, fence.0 as f64, 0.0));
+            (RecordKind::Acquired, fence.0 as f64, 0.0)
         }
-        Outcome::Renewed => return slots.renewed(slot).then(|| record(slot, 8, 0.0, 0.0)),
-        Outcome::RenewFailed(error) => {
-            return slots
-                .renewed(slot)
-                .then(|| record(slot, 9, error_number(&error), text(describe_error(&error))));
+        Outcome::Renewed if slots.renewed(slot) => (RecordKind::Renewed, 0.0, 0.0),
+        Outcome::RenewFailed(error) if slots.renewed(slot) => {
+            (RecordKind::RenewFailed, error_number(&error), text(describe_error(&error)))
         }
-        Outcome::Breaker(health) => {
-            return Some(record(slot, 14, text(describe_health(&health).to_string()), 0.0));
-        }
-        Outcome::Availability(told) => {
-            let number = match told {
-                Availability::Usable => 0.0,
-                Availability::Refusing => 1.0,
-                Availability::Away(_) => 2.0,
-            };
-            return Some(record(slot, 18, number, 0.0));
-        }
-        Outcome::Shortened(ttl) => return Some(record(slot, 17, ttl.as_millis().into(), 0.0)),
-        Outcome::AutoRenewed => return Some(record(slot, 10, 0.0, 0.0)),
-        Outcome::Busy => (1, 0.0, 0.0),
-        Outcome::TimedOut { by_itself } => (2, f64::from(u8::from(by_itself)), 0.0),
-        Outcome::Failed(error) => (3, error_number(&error), text(describe_error(&error))),
-        Outcome::Closed => (4, 0.0, 0.0),
-        Outcome::Cancelled => (5, 0.0, 0.0),
-        Outcome::Released(confirmed) => (6, f64::from(u8::from(confirmed)), 0.0),
+        Outcome::Renewed | Outcome::RenewFailed(_) => return None,
+        Outcome::Breaker(health) => (RecordKind::Breaker, text(describe_health(&health).to_string()), 0.0),
+        Outcome::Availability(told) => (RecordKind::Availability, availability_number(&told), 0.0),
+        Outcome::Shortened(ttl) => (RecordKind::Shortened, ttl.as_millis().into(), 0.0),
+        Outcome::AutoRenewed => (RecordKind::AutoRenewed, 0.0, 0.0),
+        Outcome::Busy => (RecordKind::Busy, 0.0, 0.0),
+        Outcome::TimedOut { by_itself } => (RecordKind::TimedOut, flag(by_itself), 0.0),
+        Outcome::Failed(error) => (RecordKind::Failed, error_number(&error), text(describe_error(&error))),
+        Outcome::Closed => (RecordKind::Closed, 0.0, 0.0),
+        Outcome::Cancelled => (RecordKind::Cancelled, 0.0, 0.0),
+        Outcome::Released(confirmed) => (RecordKind::Released, flag(confirmed), 0.0),
         Outcome::Lost(reason) => {
             let failure = slots.lease(slot).and_then(|(lease, _)| describe_failure(lease));
-            // Beside 0 for none.
-            (7, phase_number(Phase::Lost(reason)), failure.map_or(0.0, |failure| text(failure) + 1.0))
+            // Add 1, because 0 means no failure.
+            let failure = failure.map_or(0.0, |failure| text(failure) + 1.0);
+            (RecordKind::Lost, phase_number(lease::Phase::Lost(reason)), failure)
         }
         Outcome::Inspected(inspected) => match *inspected {
-            (Some(info), waiting) => (11, 1.0, text(describe(&info, waiting))),
-            (None, _) => (11, 0.0, 0.0),
+            (Some(info), waiting) => (RecordKind::Inspected, 1.0, text(describe(&info, waiting))),
+            (None, _) => (RecordKind::Inspected, 0.0, 0.0),
         },
-        Outcome::Listed(listing, waiting) => (16, 1.0, text(describe_listing(&listing, &waiting))),
-        Outcome::Diagnosed(reports) => (15, 1.0, text(describe_reports(&reports))),
-        Outcome::Done => (12, 0.0, 0.0),
-        Outcome::Detached => (13, 0.0, 0.0),
+        Outcome::Listed(listing, waiting) => {
+            (RecordKind::Listed, 1.0, text(describe_listing(&listing, &waiting)))
+        }
+        Outcome::Diagnosed(reports) => (RecordKind::Diagnosed, 1.0, text(describe_reports(&reports))),
+        Outcome::Done => (RecordKind::Done, 0.0, 0.0),
+        Outcome::Detached => (RecordKind::Detached, 0.0, 0.0),
     };
-    slots.finish(slot);
-    Some(record(slot, kind, a, b))
+    if kind.is_last() {
+        slots.finish(slot);
+    }
+    Some([slot.into(), kind.number().into(), a, b])
 }
 
-fn record(slot: u32, kind: u32, a: f64, b: f64) -> [f64; LENGTH] {
-    [slot.into(), kind.into(), a, b]
+fn flag(is_set: bool) -> f64 {
+    f64::from(u8::from(is_set))
 }
 
-/// A phase as JavaScript knows it.
-pub fn phase_number(phase: Phase) -> f64 {
-    phase.number() as f64
+fn availability_number(availability: &store::Availability) -> f64 {
+    let availability = match availability {
+        store::Availability::Usable => Availability::Usable,
+        store::Availability::Refusing => Availability::Refusing,
+        store::Availability::Away(_) => Availability::Away,
+    };
+    availability.number().into()
 }
 
-/// Added to the number of an error that has the votes of a quorum, whose text is JSON.
-const WITH_VOTES: f64 = 32.0;
+/// Returns the number of a phase in JavaScript.
+pub fn phase_number(phase: lease::Phase) -> f64 {
+    let phase = match phase {
+        lease::Phase::Pending => Phase::Pending,
+        lease::Phase::Held => Phase::Held,
+        lease::Phase::Stalled => Phase::Stalled,
+        lease::Phase::Released => Phase::Released,
+        lease::Phase::Lost(LossReason::Expired) => Phase::Expired,
+        lease::Phase::Lost(LossReason::Taken) => Phase::Taken,
+        lease::Phase::Lost(LossReason::Missing) => Phase::Missing,
+        lease::Phase::Lost(LossReason::Stalled) => Phase::StalledTooLong,
+        lease::Phase::Lost(LossReason::Closed) => Phase::Closed,
+    };
+    phase.number().into()
+}
 
 fn error_number(error: &StoreError) -> f64 {
-    kind_number(error.kind) + if error.votes.is_empty() { 0.0 } else { WITH_VOTES }
+    kind_number(error.kind) + if error.votes.is_empty() { 0.0 } else { WITH_VOTES.into() }
 }
 
-/// Its message; with votes `{ message, votes: [{ store, vote, message }] }`, where `vote` is a word, or the number of a
-/// reason.
+/// Returns the error's message. If the error has votes, returns JSON: `{ message, votes: [{ store,
+/// vote, message }] }`, where `vote` is a word or the number of an [`ErrorKind`].
 fn describe_error(error: &StoreError) -> String {
     if error.votes.is_empty() {
         return error.message.to_string();
@@ -106,8 +118,8 @@ fn describe_error(error: &StoreError) -> String {
     json!({ "message": &*error.message, "votes": votes }).to_string()
 }
 
-/// How the last renewal of a lease failed, if it did, as JSON: `{ ago, error, text }`, in ms before its end or now; the other
-/// two as a record says them.
+/// Returns how the last renewal of a lease failed, if it did, as JSON: `{ ago, error, text }`.
+/// `ago` is in ms before now, or before the lease's end. `error` and `text` are as in a record.
 pub fn describe_failure(lease: &KnownLease) -> Option<String> {
     let (ago, error) = lease.failure(clock::now())?;
     let failure = json!({ "ago": ms(ago), "error": error_number(&error), "text": describe_error(&error) });
@@ -116,30 +128,31 @@ pub fn describe_failure(lease: &KnownLease) -> Option<String> {
 
 fn describe_vote(vote: &Vote) -> Value {
     let (said, message) = match &vote.said {
-        Said::Granted => ("granted".into(), None),
-        Said::Busy => ("busy".into(), None),
-        Said::Missing => ("missing".into(), None),
-        Said::Unheard => ("unheard".into(), None),
-        Said::Failed(kind, message) => (kind_number(*kind).into(), Some(&**message)),
+        NodeAnswer::Granted => ("granted".into(), None),
+        NodeAnswer::Busy => ("busy".into(), None),
+        NodeAnswer::Missing => ("missing".into(), None),
+        NodeAnswer::Unheard => ("unheard".into(), None),
+        NodeAnswer::Failed(kind, message) => (kind_number(*kind).into(), Some(&**message)),
     };
     let said: Value = said;
     json!({ "store": &*vote.store, "vote": said, "message": message })
 }
 
 fn kind_number(kind: StoreErrorKind) -> f64 {
-    f64::from(match kind {
-        StoreErrorKind::Unreachable => 0,
-        StoreErrorKind::TimedOut | StoreErrorKind::Unreplicated => 1,
-        StoreErrorKind::Loading => 2,
-        StoreErrorKind::ReadOnly => 3,
-        StoreErrorKind::Full => 4,
-        StoreErrorKind::Denied | StoreErrorKind::Forbidden => 5,
-        StoreErrorKind::Unsupported => 6,
-        StoreErrorKind::WrongType => 7,
-        StoreErrorKind::Internal => 8,
-        StoreErrorKind::Untrusted => 9,
-        StoreErrorKind::Quorum => 10,
-    })
+    let kind = match kind {
+        StoreErrorKind::Unreachable => ErrorKind::Unreachable,
+        StoreErrorKind::TimedOut | StoreErrorKind::Unreplicated => ErrorKind::Timeout,
+        StoreErrorKind::Loading => ErrorKind::Loading,
+        StoreErrorKind::ReadOnly => ErrorKind::ReadOnly,
+        StoreErrorKind::Full => ErrorKind::Full,
+        StoreErrorKind::Denied | StoreErrorKind::Forbidden => ErrorKind::Denied,
+        StoreErrorKind::Unsupported => ErrorKind::Unsupported,
+        StoreErrorKind::WrongType => ErrorKind::WrongType,
+        StoreErrorKind::Internal => ErrorKind::Internal,
+        StoreErrorKind::Untrusted => ErrorKind::Untrusted,
+        StoreErrorKind::Quorum => ErrorKind::Quorum,
+    };
+    kind.number().into()
 }
 
 /// Describes a lock as JSON: `{ shared, leases: [{ holder, fence, remaining, servers?: { held,
@@ -152,7 +165,8 @@ fn describe(info: &LockInfo, waiting: usize) -> String {
     format!(r#"{{"shared":{},"leases":{leases},"waiters":{waiters},"waiting":{waiting}}}"#, info.shared)
 }
 
-/// Locks as JSON: `{ complete, locks }`, each as [`describe`] says it with its whole `key`.
+/// Describes locks as JSON: `{ complete, locks }`. [`describe`] says what each lock has; here it
+/// also has its whole `key`.
 fn describe_listing(listing: &Listing, waiting: &[usize]) -> String {
     let locks = listing.locks.iter().zip(waiting).map(|((key, info), waiting)| {
         let lock = describe(info, *waiting);
@@ -204,7 +218,7 @@ fn ms(span: Duration) -> f64 {
     span.as_micros() as f64 / 1e3
 }
 
-/// A client's counters as JSON, with their names as JavaScript writes names.
+/// Describes a client's counters as JSON, with their names in camel case.
 pub fn describe_stats(stats: &Stats) -> String {
     let mut all: Map<_, _> = stats.all().map(|(name, count)| (camel_case(name), count.into())).collect();
     all.insert("stores".into(), stats.servers.all().iter().map(|health| describe_health(health)).collect());
@@ -226,8 +240,8 @@ fn describe_health(health: &Health) -> Value {
     said
 }
 
-/// What was found, as JSON: `{ ok, findings: [{ store, level, code, message }], stores: [{ store, version, roundTrip,
-/// clockOffset }] }`, times in ms, what is not known `null`.
+/// Describes a diagnosis as JSON: `{ ok, findings: [{ store, level, code, message }], stores: [{
+/// store, version, roundTrip, clockOffset }] }`. Times are in ms. Unknown values are `null`.
 fn describe_reports(reports: &[Report]) -> String {
     let findings =
         || reports.iter().flat_map(|report| report.findings.iter().map(|found| (&report.store, found)));

@@ -1,17 +1,18 @@
-//! The small numbers by which JavaScript and the engine name an operation, and after its grant a lease.
+//! Keeps the slots: the small numbers by which JavaScript and the engine name an operation, and
+//! after its grant a lease.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::engine::known::KnownLease;
+use crate::engine::known_lease::KnownLease;
 use crate::lease::Token;
 
-/// What a slot stands for.
+/// The operation or lease that a slot names.
 pub struct Slot {
     /// The lease, if the operation is an acquire.
     pub lease: Option<(Arc<KnownLease>, Token)>,
-    /// How many promises of JavaScript wait for a word about it.
+    /// How many promises of JavaScript wait for a record of the slot.
     pub pending: u32,
     /// Whether one of them waits for a renewal.
     pub renewing: bool,
@@ -22,24 +23,24 @@ pub struct Slot {
 #[derive(Default)]
 pub struct Slots {
     slots: FxHashMap<u32, Slot>,
-    /// Promises of JavaScript that wait for the engine.
+    /// How many promises of JavaScript wait for the engine, over all slots.
     pub pending: u32,
 }
 
 impl Slots {
-    /// `slot` stands for a new operation that a promise waits for.
+    /// Opens `slot` for a new operation, for which a promise waits.
     pub fn open(&mut self, slot: u32, lease: Option<(Arc<KnownLease>, Token)>) {
         self.finish(slot);
         self.slots.insert(slot, Slot { lease, pending: 1, renewing: false });
         self.pending += 1;
     }
 
-    /// The lease in `slot`.
+    /// Returns the lease in `slot`.
     pub fn lease(&self, slot: u32) -> Option<&(Arc<KnownLease>, Token)> {
         self.slots.get(&slot)?.lease.as_ref()
     }
 
-    /// One more promise waits for a word about `slot`.
+    /// Notes that one more promise waits for a record of `slot`.
     pub fn wait(&mut self, slot: u32, renewing: bool) {
         if let Some(slot) = self.slots.get_mut(&slot) {
             slot.pending += 1;
@@ -48,29 +49,29 @@ impl Slots {
         }
     }
 
-    /// The acquire in `slot` was granted, with a lease of that token: its promise waits no longer.
+    /// Notes that the acquire in `slot` was granted a lease of `token`, so its promise is settled.
     pub fn granted(&mut self, slot: u32, token: Token) {
         if let Some(slot) = self.slots.get_mut(&slot) {
             if let Some((_, known)) = &mut slot.lease {
                 *known = token;
             }
-            let told = slot.pending.min(1);
-            slot.pending -= told;
-            self.pending -= told;
+            let settled = slot.pending.min(1);
+            slot.pending -= settled;
+            self.pending -= settled;
         }
     }
 
-    /// A renewal was answered. Says whether a promise waited for that.
+    /// Notes that a renewal was answered. Returns whether a promise waited for that.
     pub fn renewed(&mut self, slot: u32) -> bool {
         let Some(slot) = self.slots.get_mut(&slot).filter(|slot| slot.renewing) else { return false };
         slot.renewing = false;
-        let told = slot.pending.min(1);
-        slot.pending -= told;
-        self.pending -= told;
+        let settled = slot.pending.min(1);
+        slot.pending -= settled;
+        self.pending -= settled;
         true
     }
 
-    /// The last word about `slot` was drained.
+    /// Closes `slot`, because its last record was drained.
     pub fn finish(&mut self, slot: u32) {
         if let Some(known) = self.slots.remove(&slot) {
             self.pending -= known.pending;

@@ -1,37 +1,24 @@
-//! The lock worker's state machine, for `lib/worker.ts` to drive.
+//! The lock worker's state machine, for `lib/worker/worker.ts` to drive.
 
 use napi_derive::napi;
 
+use super::protocol::{WorkerEffect, WorkerEvent};
 use crate::worker::{Effect, Event, State, Worker};
 
-/// In the order in which `lib/worker.ts` numbers them.
-const EVENTS: [Event; 10] = [
-    Event::Start,
-    Event::Stop,
-    Event::Granted,
-    Event::Busy,
-    Event::Unavailable,
-    Event::Rested,
-    Event::Lost,
-    Event::WorkFailed,
-    Event::WorkEnded,
-    Event::Released,
-];
-
-/// A lock worker's state, and what is to be done when something happens to it.
+/// Keeps a lock worker's state, and decides what to do after each event.
 #[napi]
 #[derive(Default)]
 pub struct WorkerMachine(Worker);
 
 #[napi]
 impl WorkerMachine {
-    /// A worker that is idle.
+    /// Returns a worker that is idle.
     #[napi(constructor)]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What the worker is doing, in the words of `WorkerState` in `index.d.ts`.
+    /// Returns what the worker is doing, in the words of `WorkerState` in `index.d.ts`.
     #[napi(getter)]
     pub fn state(&self) -> &'static str {
         match self.0.state() {
@@ -45,24 +32,40 @@ impl WorkerMachine {
         }
     }
 
-    /// Takes notice of an event and says what is to be done, in order. An unknown event changes nothing.
+    /// Handles an event. Returns the effects that JavaScript has to carry out, in order. An unknown
+    /// event changes nothing.
     #[napi(catch_unwind)]
     pub fn send(&mut self, event: u32) -> Vec<u32> {
-        let Some(event) = EVENTS.get(event as usize) else { return vec![] };
-        self.0.handle(*event).into_iter().map(number).collect()
+        let Some(event) = WorkerEvent::from_number(event) else { return vec![] };
+        self.0.handle(event_of(event)).into_iter().map(number_of).collect()
     }
 }
 
-/// An effect as `lib/worker.ts` knows it.
-fn number(effect: Effect) -> u32 {
-    match effect {
-        Effect::TryAcquire => 0,
-        Effect::Queue => 1,
-        Effect::Sleep => 2,
-        Effect::StartWork => 3,
-        Effect::EndWork => 4,
-        Effect::Release => 5,
-        Effect::Cancel => 6,
-        Effect::Rest => 7,
+fn event_of(event: WorkerEvent) -> Event {
+    match event {
+        WorkerEvent::Start => Event::Start,
+        WorkerEvent::Stop => Event::Stop,
+        WorkerEvent::Granted => Event::Granted,
+        WorkerEvent::Busy => Event::Busy,
+        WorkerEvent::Unavailable => Event::Unavailable,
+        WorkerEvent::Rested => Event::Rested,
+        WorkerEvent::Lost => Event::Lost,
+        WorkerEvent::WorkFailed => Event::WorkFailed,
+        WorkerEvent::WorkEnded => Event::WorkEnded,
+        WorkerEvent::Released => Event::Released,
     }
+}
+
+fn number_of(effect: Effect) -> u32 {
+    let effect = match effect {
+        Effect::TryAcquire => WorkerEffect::TryAcquire,
+        Effect::Queue => WorkerEffect::Queue,
+        Effect::Sleep => WorkerEffect::Sleep,
+        Effect::StartWork => WorkerEffect::StartWork,
+        Effect::EndWork => WorkerEffect::EndWork,
+        Effect::Release => WorkerEffect::Release,
+        Effect::Cancel => WorkerEffect::Cancel,
+        Effect::Rest => WorkerEffect::Rest,
+    };
+    effect.number()
 }

@@ -1,183 +1,168 @@
-//! What goes in to the engine and what comes out of it.
+//! The commands that the engine takes, and the outcomes that it returns.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use super::known::KnownLease;
-use super::relay::Relay;
+use super::ids::{ClientId, EnvId, OpId, StoreId};
+use super::known_lease::KnownLease;
+use super::pulse::Pulse;
 use super::stats::Stats;
-use crate::lease::{Fence, Instant, Key, LossReason, Mode, Token, Ttl};
+use super::thread_hand_offs::ThreadHandOffs;
+use crate::lease::{Fence, Key, LossReason, Mode, Token, Ttl};
 use crate::store::breaker::Health;
 use crate::store::diagnosis::Report;
-use crate::store::listing::{Listing, Wanted};
+use crate::store::listing::{ListFilter, Listing};
 use crate::store::{Availability, LockInfo, StoreError};
 
-/// One JavaScript environment: the main thread or a worker thread.
-pub type EnvId = u32;
-/// One `createLockClient()`.
-pub type ClientId = u32;
-/// One open store, shared by all clients that name the same one.
-pub type StoreId = u32;
-
-/// The line of one client's waiters for one lock.
-pub type LineId = (ClientId, Key);
-
-/// One pending operation of an environment; after an acquire was granted, its lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OpId {
-    /// Whose operation.
-    pub env: EnvId,
-    /// Which one: a small number that the environment chose, and chooses again only after it has seen the
-    /// operation's last [`Settlement`].
-    pub slot: u32,
-}
-
-/// What a client was opened with.
+/// The settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// The environment it belongs to.
+    /// The environment of the client.
     pub env: EnvId,
-    /// The holder's name, shown to everyone who inspects a lock, unless an acquire gives another.
+    /// The holder's name, which an inspection shows unless an acquire gives another one.
     pub name: Arc<str>,
-    /// How long the environment's thread may leave a sign of life unanswered before renewal stops.
+    /// How long the environment's thread may leave a question unanswered before renewal stops.
     pub max_stall: Duration,
-    /// How long a call to the store may take.
+    /// How long the store may take to answer a request.
     pub store_timeout: Duration,
-    /// How often in a row a lease may be handed on in this process while others wait elsewhere; 0 is never.
+    /// The most hand-offs in a row within this process while others wait elsewhere; 0 allows none.
     pub hand_offs: u32,
-    /// Where the client's doings are counted.
+    /// The client's counters.
     pub stats: Arc<Stats>,
 }
 
-/// What an acquire asks for.
+/// An acquire.
 #[derive(Debug)]
 pub struct AcquireCommand {
-    /// The operation, and later the lease.
+    /// The operation. After the grant, it names the lease.
     pub op: OpId,
-    /// Whose.
+    /// The client that acquires the lock.
     pub client: ClientId,
-    /// Which lock.
+    /// The lock.
     pub key: Key,
-    /// Proof of ownership, fresh.
+    /// A new token, which proves ownership.
     pub token: Token,
-    /// Which other leases it bears.
+    /// Whether the lease is exclusive or shared.
     pub mode: Mode,
     /// How long the lease lives without renewal.
     pub ttl: Ttl,
-    /// How long to wait while somebody else holds the lock.
+    /// How long to wait while another client holds the lock.
     pub wait: Wait,
-    /// How long the lease may be held in all.
+    /// How long the lease may be held in all, with its renewals.
     pub max_hold: Option<Duration>,
     /// Whether the engine renews the lease.
     pub auto_renew: bool,
-    /// Whether each automatic renewal is reported.
+    /// Whether the engine reports each automatic renewal.
     pub report: bool,
-    /// Whether the lease is for a section: a draining client lets the caller's code under it end.
+    /// Whether a section runs under the lease. Draining a client does not end such a lease.
     pub section: bool,
-    /// Whether the acquire ends, rather than waits, while the store can't grant leases.
+    /// Whether the acquire fails, instead of waiting, while the store can't grant leases.
     pub fail_fast: bool,
-    /// Whether the lease lives until its ttl ends even if this process is gone.
+    /// Whether the lease lives until its ttl ends, even if this process is gone.
     pub outlives_process: bool,
-    /// What the store shows of the holder in place of the client's name.
+    /// The holder's name at the store, if it differs from the client's name.
     pub holder: Option<Arc<str>>,
     /// What both threads know of the lease.
     pub state: Arc<KnownLease>,
 }
 
-/// What an adoption asks for.
+/// An adoption.
 #[derive(Debug)]
 pub struct AdoptCommand {
-    /// As for an acquire: the token is the one that the lease has from then on. It does not wait.
-    pub asked: AcquireCommand,
+    /// The same data as for an acquire. The token is the lease's new one. An adoption does not
+    /// wait.
+    pub acquire: AcquireCommand,
     /// The token that the lease has now.
     pub from: Token,
     /// The fence in the ticket.
     pub fence: Fence,
-    /// True if the ttl, too, comes from the ticket.
+    /// Whether the ttl comes from the ticket, too.
     pub with_ttl: bool,
 }
 
 /// How long an acquire waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all, and a held lock is an answer ([`Outcome::Busy`]), not a failure.
+    /// It does not wait. If the lock is held, the outcome is [`Outcome::Busy`], which is no
+    /// failure.
     Never,
-    /// Up to so long; a held lock is then a failure ([`Outcome::TimedOut`]).
+    /// It waits for at most this time, and then fails with [`Outcome::TimedOut`].
     For(Duration),
-    /// Until it is granted, cancelled or closed.
+    /// It waits until it is granted or cancelled, or the client is closed.
     Forever,
 }
 
-/// What the engine is asked to do.
+/// A command to the engine.
 #[derive(Debug)]
 pub enum Command {
-    /// A JavaScript environment is there.
+    /// Registers a JavaScript environment.
     OpenEnv {
         /// Its number.
         env: EnvId,
-        /// Where it says that it lives.
+        /// Holds the last sign of life of its thread.
         pulse: Arc<Pulse>,
-        /// Where it is left hand-offs.
-        relay: Arc<Relay>,
+        /// Holds the hand-offs that the engine leaves to its thread.
+        thread_hand_offs: Arc<ThreadHandOffs>,
     },
-    /// A JavaScript environment ends, or is about to: its clients are closed, its leases released, its operations
-    /// forgotten.
+    /// Ends a JavaScript environment: closes its clients, releases its leases and forgets its
+    /// operations.
     CloseEnv {
         /// Its number.
         env: EnvId,
-        /// Told when the leases are released, or `patience` is over.
+        /// Gets a message when the leases are released, or when `patience` is over.
         done: SyncSender<()>,
-        /// How long to try.
+        /// How long `done` waits for the releases at most.
         patience: Duration,
     },
-    /// JavaScript has ended in an environment, but work that it has begun may go on, for example in
-    /// Node's thread pool. Pending and later acquires are [`Outcome::Closed`]. The leases are
-    /// renewed until [`Command::CloseEnv`], even if its thread does not answer.
+    /// Tells the engine that JavaScript has ended in an environment, but work that it has begun may
+    /// go on, for example in Node's thread pool. Pending and later acquires end in
+    /// [`Outcome::Closed`]. The engine renews the leases until [`Command::CloseEnv`], even if the
+    /// thread does not answer.
     ExcuseEnv {
         /// Its number.
         env: EnvId,
     },
-    /// A client is there, on a store that the driver has opened.
+    /// Registers a client of a store that the driver has opened.
     OpenClient {
         /// Its number.
         client: ClientId,
         /// Its store.
         store: StoreId,
-        /// The most requests that the store is sent together, at least 1.
+        /// The most requests in one batch to the store, at least 1.
         batch: usize,
-        /// What it was opened with.
+        /// Its settings.
         settings: ClientSettings,
     },
-    /// Drains a client: pending and later acquires are [`Outcome::Closed`], leases that belong to
-    /// no section are lost and released. Sections keep their leases until they release them or the
-    /// client is closed.
+    /// Drains a client. Pending and later acquires end in [`Outcome::Closed`]. Leases that belong
+    /// to no section count as lost, and the engine releases them. Sections keep their leases until
+    /// they release them or the client is closed.
     DrainClient {
         /// The client.
         client: ClientId,
     },
-    /// Ends a client: pending acquires are [`Outcome::Closed`], leases lost and released, then [`Outcome::Done`].
+    /// Closes a client. Pending acquires end in [`Outcome::Closed`]. All leases count as lost, and
+    /// the engine releases them. Then the operation ends in [`Outcome::Done`].
     CloseClient {
-        /// Which.
+        /// The client.
         client: ClientId,
-        /// The operation that waits for it.
+        /// The operation.
         op: OpId,
-        /// How long to try to release what is held.
+        /// How long the operation waits for the releases at most.
         patience: Duration,
     },
-    /// Reach the store.
+    /// Checks that the store answers.
     Ping {
         /// The operation.
         op: OpId,
-        /// Whose.
+        /// The client that asks.
         client: ClientId,
     },
-    /// Look at the store, and tell what may go wrong with leases of that ttl.
+    /// Examines the store, and reports what may go wrong with leases of `ttl`.
     Diagnose {
         /// The operation.
         op: OpId,
-        /// Whose.
+        /// The client that asks.
         client: ClientId,
         /// The ttl.
         ttl: Ttl,
@@ -185,65 +170,65 @@ pub enum Command {
         /// lock.
         key: Key,
     },
-    /// Reports the state of the store's servers from now on: [`Outcome::Breaker`] whenever a server
-    /// goes or comes back, and at once for a server that is gone. Reports
-    /// [`Outcome::Availability`] in the same way. Ends with the client, in [`Outcome::Done`].
+    /// Reports the state of the store's servers until the client is closed. Returns
+    /// [`Outcome::Breaker`] whenever a server goes away or comes back, and at once for a server
+    /// that is away. Returns [`Outcome::Availability`] in the same way. Ends in [`Outcome::Done`].
     Watch {
         /// The operation.
         op: OpId,
-        /// Whose; it has no other such operation.
+        /// The client that watches. It has no other operation of this kind.
         client: ClientId,
     },
-    /// Ask who holds a lock.
+    /// Asks who holds a lock.
     Inspect {
         /// The operation.
         op: OpId,
-        /// Whose.
+        /// The client that asks.
         client: ClientId,
-        /// Which lock.
+        /// The lock.
         key: Key,
     },
-    /// End every lease of a lock: [`Outcome::Released`] says whether there was one.
+    /// Ends every lease of a lock. [`Outcome::Released`] says whether there was one.
     Break {
         /// The operation.
         op: OpId,
-        /// Whose.
+        /// The client that breaks the lock.
         client: ClientId,
-        /// Which lock.
+        /// The lock.
         key: Key,
     },
-    /// Ask which locks are held.
+    /// Asks which locks are held.
     List {
         /// The operation.
         op: OpId,
-        /// Whose.
+        /// The client that asks.
         client: ClientId,
-        /// Which locks.
-        wanted: Wanted,
+        /// Selects the locks.
+        filter: ListFilter,
     },
-    /// Ask for a lock.
+    /// Asks for a lock.
     Acquire(AcquireCommand),
-    /// The caller does not want it any more: ends in [`Outcome::Cancelled`] unless its last word crosses this
-    /// command; a grant that crosses it is given back.
+    /// Cancels an acquire or an adoption. It ends in [`Outcome::Cancelled`], unless its last
+    /// outcome is already on the way. If the lock was granted meanwhile, the engine releases it.
     Cancel {
-        /// The acquire.
+        /// The acquire or the adoption.
         op: OpId,
     },
-    /// Go on with a lease that was detached elsewhere.
+    /// Adopts a lease that was detached.
     Adopt(AdoptCommand),
-    /// Renew a lease and forget it, so that another process can adopt it. Ends in [`Outcome::Detached`], or goes on after
-    /// [`Outcome::RenewFailed`].
+    /// Renews a lease and forgets it, so that another process can adopt it. Ends in
+    /// [`Outcome::Detached`]. After [`Outcome::RenewFailed`], the lease stays held.
     Detach {
         /// The lease.
         op: OpId,
-        /// How long it lives for whoever adopts it, if not for its own ttl.
+        /// The ttl for the adopter, if it differs from the lease's own.
         ttl: Option<Ttl>,
     },
-    /// Renew a lease now.
+    /// Renews a lease now.
     Renew {
         /// The lease.
         op: OpId,
-        /// Its new ttl, if it shall have another.
+        /// The new ttl, if it changes.
         ttl: Option<Ttl>,
     },
     /// Stops renewing a lease, so that it runs out. Its holder can still release or detach it.
@@ -251,7 +236,7 @@ pub enum Command {
         /// The lease.
         op: OpId,
     },
-    /// Give a lease back, whose state says so already.
+    /// Releases a lease whose state is already *released*.
     Release {
         /// The lease.
         op: OpId,
@@ -259,11 +244,11 @@ pub enum Command {
 }
 
 impl Command {
-    /// The operation that the command concerns, if it is one.
+    /// Returns the operation that the command concerns, if there is one.
     pub fn op(&self) -> Option<OpId> {
         match self {
             Command::Acquire(acquire) => Some(acquire.op),
-            Command::Adopt(adopt) => Some(adopt.asked.op),
+            Command::Adopt(adopt) => Some(adopt.acquire.op),
             Command::CloseClient { op, .. }
             | Command::Ping { op, .. }
             | Command::Diagnose { op, .. }
@@ -285,80 +270,60 @@ impl Command {
     }
 }
 
-/// An outcome of an operation. It is the operation's last outcome unless the variant says
-/// otherwise: seven do.
+/// An outcome of an operation. The operation's last one, unless the variant says "not the last":
+/// seven do.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// The lock is held, by a lease of that token: not the last word, the operation goes on as the lease.
+    /// The lock is held by a lease with this fence and this token. Not the last: from now on, the
+    /// operation is the lease.
     Acquired(Fence, Token),
-    /// Somebody else holds the lock, and the caller did not want to wait.
+    /// Another client holds the lock, and the acquire does not wait.
     Busy,
-    /// The lock was held for as long as the caller would wait.
+    /// The lock was held for as long as the acquire would wait.
     TimedOut {
-        /// Whether its own client holds it.
+        /// Whether the acquire's own client holds the lock.
         by_itself: bool,
     },
-    /// The store failed.
+    /// The operation failed, nearly always because the store did.
     Failed(StoreError),
-    /// The client was closed first.
+    /// The client was closed or drained first.
     Closed,
-    /// The caller cancelled it.
+    /// The caller cancelled the operation.
     Cancelled,
-    /// The lease was given back, or the lock broken; `false` if the store did not know it any more.
+    /// The lease was released, or the lock broken; `false` if the store had no lease to end.
     Released(bool),
     /// The lease is lost.
     Lost(LossReason),
-    /// The renewal that was asked for is done: not the last word.
+    /// The requested renewal succeeded. Not the last.
     Renewed,
-    /// The renewal that was asked for failed, the lease lives on until its deadline: not the last word.
+    /// The requested renewal or detachment failed. The lease lives on until its deadline. Not the
+    /// last.
     RenewFailed(StoreError),
-    /// The engine renewed the lease by itself: not the last word.
+    /// The engine renewed the lease by itself. Not the last.
     AutoRenewed,
-    /// The adopted lease has a shorter ttl than the one in its ticket: not the last word.
+    /// The adopted lease has this ttl, which is shorter than the one in its ticket. Not the last.
     Shortened(Ttl),
     /// The lease lives on without its holder.
     Detached,
-    /// Who holds the lock, and how many wait for it in this process.
+    /// Who holds the lock, and the number of its waiters in this process.
     Inspected(Box<(Option<LockInfo>, usize)>),
-    /// Which locks are held, and how many wait for each in this process.
+    /// The locks that are held, and for each the number of its waiters in this process.
     Listed(Listing, Vec<usize>),
-    /// What was found at the store.
+    /// The findings about the store.
     Diagnosed(Vec<Report>),
-    /// A server of the store is gone, or back: not the last word.
+    /// A server of the store went away or came back. Not the last.
     Breaker(Arc<Health>),
-    /// Whether the store can grant leases has changed: not the last word.
+    /// The store became able or unable to grant leases. Not the last.
     Availability(Availability),
-    /// It is done.
+    /// The operation is done.
     Done,
 }
 
-/// What became of which operation.
+/// An outcome, with its operation.
 #[derive(Clone, Debug)]
 pub struct Settlement {
     /// The operation.
     pub op: OpId,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-}
-
-/// The last sign of life of an environment's thread. That thread writes it, the engine reads it.
-#[derive(Debug, Default)]
-pub struct Pulse(AtomicU64);
-
-impl Pulse {
-    /// The thread lives at `now`.
-    pub fn beat(&self, now: Instant) {
-        self.0.store(now.as_micros(), Ordering::Release);
-    }
-
-    /// Notes that the thread does not answer any more although its work goes on. From now on, it
-    /// counts as alive.
-    pub fn excuse(&self) {
-        self.0.store(u64::MAX, Ordering::Release);
-    }
-
-    /// When it last said so.
-    pub fn last(&self) -> Instant {
-        Instant::from_micros(self.0.load(Ordering::Acquire))
-    }
 }

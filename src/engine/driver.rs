@@ -1,4 +1,5 @@
-//! The engine's thread: hands the rules their events and the time, and does what they want done.
+//! Runs the engine's thread: passes events and the time to the rules, and carries out their
+//! effects.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -17,55 +18,62 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_local;
 
 use super::clock;
-use super::command::{ClientId, ClientSettings, Command, EnvId, Pulse, Settlement, StoreId};
+use super::command::{ClientSettings, Command, Settlement};
 use super::core::{Batch, Core, Effects, Sent, describe_panic};
-use super::relay::Relay;
+use super::ids::{ClientId, EnvId, StoreId};
+use super::pulse::Pulse;
+use super::thread_hand_offs::ThreadHandOffs;
 use crate::lease::Instant;
 use crate::store::spec::StoreSpec;
 use crate::store::{Answer, Notice, Store, StoreError, StoreErrorKind, all_failed};
 
-/// The most messages that are taken in before what they ask for is sent.
+/// The most messages that the driver takes before it sends the requests for them. If this is
+/// larger, the first requests of a burst are sent later. If it is smaller, a burst takes more
+/// batches.
 const MOST_MESSAGES: usize = 1024;
 
-/// The longest sleep while anything is due. The timer stands still while the machine is suspended; a holder shall
-/// hear of its loss soon after that.
+/// The longest sleep while a wake is scheduled. The timer stands still while the machine is
+/// suspended. If this is larger, a holder hears later of a loss during the suspension. If it is
+/// smaller, an idle engine wakes more often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Where an environment takes its settlements from. Called on the engine's thread.
+/// Holds the settlements of an environment until its thread takes them out. The engine's thread
+/// calls the methods.
 pub trait Outbox: Send + Sync {
-    /// Puts settlements in, in order.
+    /// Adds settlements, in order.
     fn deliver(&self, settled: Vec<Settlement>);
-    /// Wakes the environment's thread, so that it takes them out, and its [`Pulse`] beats.
+    /// Wakes the environment's thread, so that it takes the settlements out and its [`Pulse`]
+    /// beats.
     fn wake(&self);
-    /// Wakes the environment's thread, even if it was woken before and has not taken the
-    /// settlements out. After the end of its JavaScript, no code takes them out any more, but its
+    /// Wakes the environment's thread, even if it has not taken the settlements out since an
+    /// earlier wake. After the end of its JavaScript, no code takes them out any more, but its
     /// [`Pulse`] still beats.
     fn ping(&self);
 }
 
-/// What the engine's thread is sent.
+/// A message to the engine's thread.
 pub enum Message {
-    /// A JavaScript environment is there.
+    /// Registers a JavaScript environment.
     OpenEnv {
         /// Its number.
         env: EnvId,
-        /// Where it says that it lives.
+        /// Holds the last sign of life of its thread.
         pulse: Arc<Pulse>,
-        /// Where it is left hand-offs.
-        relay: Arc<Relay>,
-        /// Where it takes its settlements from.
+        /// Holds the hand-offs that the engine leaves to its thread.
+        thread_hand_offs: Arc<ThreadHandOffs>,
+        /// Gets its settlements.
         outbox: Arc<dyn Outbox>,
     },
-    /// A client is there; its store is opened unless another client has it open.
+    /// Registers a client. Opens its store, unless another client has it open.
     OpenClient {
         /// Its number.
         client: ClientId,
         /// Its store.
         spec: StoreSpec,
-        /// What it was opened with.
+        /// Its settings.
         settings: ClientSettings,
     },
-    /// Anything else, in order.
+    /// Passes on other commands, in order.
     Commands(Vec<Command>),
 }
 
@@ -75,10 +83,10 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The engine of this process, started at the first call.
+    /// Returns the engine of this process. The first call starts it.
     ///
     /// # Errors
-    /// When the thread or its runtime can't be had; the next call tries again.
+    /// If the thread or its runtime can't be created. The next call tries again.
     pub fn of_this_process() -> io::Result<&'static Engine> {
         static ENGINE: OnceLock<Engine> = OnceLock::new();
         if let Some(engine) = ENGINE.get() {
@@ -88,42 +96,43 @@ impl Engine {
         Ok(ENGINE.get_or_init(|| started))
     }
 
-    /// Starts an engine that opens stores with `open`. It ends when its last handle is dropped.
+    /// Starts an engine that opens stores with `open`. The engine ends when its handle is dropped.
     ///
     /// # Errors
-    /// When the thread or its runtime can't be had.
+    /// If the thread or its runtime can't be created.
     pub fn start(open: fn(&StoreSpec) -> Rc<dyn Store>) -> io::Result<Engine> {
         let (messages, inbox) = unbounded_channel();
-        let (tell, told) = sync_channel(1);
+        let (report, started) = sync_channel(1);
         let thread = std::thread::Builder::new().name("leasehold-engine".into());
         thread.spawn(move || match local_runtime() {
-            Err(error) => drop(tell.send(Err(error))),
+            Err(error) => drop(report.send(Err(error))),
             Ok(runtime) => {
-                drop(tell.send(Ok(())));
+                drop(report.send(Ok(())));
                 runtime.block_on(async move {
-                    // A task of its own: what wakes the future that is blocked on goes through the system even on
-                    // the same thread, with a write and a wait that ends at once, and every answer does.
+                    // Run the driver in a task of its own. To wake the future in `block_on`, even
+                    // this thread needs two system calls: a write, and a wait that ends at once.
+                    // Every answer wakes the driver.
                     drop(spawn_local(Driver::new(open).run(inbox)).await);
                 });
             }
         })?;
-        told.recv().map_err(io::Error::other)??;
+        started.recv().map_err(io::Error::other)??;
         Ok(Engine { messages })
     }
 
-    /// Sends a message. An engine that is gone takes nothing, which is all that is left to do at a process's end.
+    /// Sends a message. If the engine is gone, as at the end of the process, drops the message.
     pub fn send(&self, message: Message) {
         let _ = self.messages.send(message);
     }
 }
 
-/// After how many tasks the runtime looks at its sockets and timers, while tasks are ready. If this
-/// is larger, a server that sends without end delays the renewals at other stores: at tokio's
-/// default of 61, clients on one core lost leases of 1.5 s in 6 of 6 runs while another server sent
-/// notices without end. If it is smaller, the runtime asks the system more often.
+/// The number of tasks after which the runtime looks at its sockets and timers, while tasks are
+/// ready. If this is larger, a server that sends without end delays the renewals at other stores:
+/// at tokio's default of 61, clients on one core lost leases of 1.5 s in 6 of 6 runs while another
+/// server sent notices without end. If it is smaller, the runtime asks the system more often.
 const EVENT_INTERVAL: u32 = 3;
 
-/// A runtime for this thread, from which it can't be moved.
+/// Returns a runtime that stays on this thread.
 fn local_runtime() -> io::Result<LocalRuntime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -140,9 +149,9 @@ struct Driver {
     /// The open store of each specification, by the specification's identity. Keeps the
     /// specification that opened the store: other clients find a lock file only while a
     /// specification refers to it.
-    names: FxHashMap<String, (StoreId, StoreSpec)>,
+    by_identity: FxHashMap<String, (StoreId, StoreSpec)>,
     last_store: StoreId,
-    /// Where stores put what they say by themselves.
+    /// The stores send their notices here.
     notices: UnboundedSender<(StoreId, Notice)>,
     noticed: UnboundedReceiver<(StoreId, Notice)>,
     outboxes: FxHashMap<EnvId, Arc<dyn Outbox>>,
@@ -157,7 +166,7 @@ impl Driver {
             core: Core::new(RandomState::new().hash_one(0)),
             open,
             stores: FxHashMap::default(),
-            names: FxHashMap::default(),
+            by_identity: FxHashMap::default(),
             last_store: 0,
             notices,
             noticed,
@@ -169,7 +178,7 @@ impl Driver {
     async fn run(mut self, mut inbox: UnboundedReceiver<Message>) {
         let mut messages = Vec::with_capacity(MOST_MESSAGES);
         loop {
-            let sleep = self.settle_down();
+            let sleep = self.do_what_is_due();
             tokio::select! {
                 biased;
                 count = inbox.recv_many(&mut messages, MOST_MESSAGES) => {
@@ -196,8 +205,9 @@ impl Driver {
         }
     }
 
-    /// Does all that is due and wanted. Returns the sleep until there is more.
-    fn settle_down(&mut self) -> impl Future<Output = ()> + use<> {
+    /// Does what is due, carries out the effects and sends the batches. Returns the sleep until
+    /// more is due.
+    fn do_what_is_due(&mut self) -> impl Future<Output = ()> + use<> {
         self.core.tick(clock::now());
         let effects = self.core.take_effects();
         self.apply(effects);
@@ -224,9 +234,9 @@ impl Driver {
             Message::Commands(commands) => {
                 return commands.into_iter().for_each(|command| self.take_command(now, command));
             }
-            Message::OpenEnv { env, pulse, relay, outbox } => {
+            Message::OpenEnv { env, pulse, thread_hand_offs, outbox } => {
                 self.outboxes.insert(env, outbox);
-                Command::OpenEnv { env, pulse, relay }
+                Command::OpenEnv { env, pulse, thread_hand_offs }
             }
             Message::OpenClient { client, spec, settings } => {
                 Command::OpenClient { client, store: self.store_of(&spec), batch: spec.batch(), settings }
@@ -239,24 +249,24 @@ impl Driver {
         let ends = if let Command::CloseEnv { env, .. } = &command { Some(*env) } else { None };
         self.core.command(now, command);
         if let Some(env) = ends {
-            // Nobody is there any more to be told.
+            // No code takes the settlements out any more.
             self.outboxes.remove(&env);
         }
     }
 
     fn store_of(&mut self, spec: &StoreSpec) -> StoreId {
-        let name = spec.identity();
-        if let Some((store, _)) = self.names.get(&name) {
+        let identity = spec.identity();
+        if let Some((store, _)) = self.by_identity.get(&identity) {
             return *store;
         }
         self.last_store += 1;
         let (id, store, notices) = (self.last_store, (self.open)(spec), self.notices.clone());
-        // The engine has ended if nobody takes it; then nobody waits.
+        // If this fails, the engine has ended, so no waiter needs the notice.
         store.listen(Rc::new(move |notice| {
             let _ = notices.send((id, notice));
         }));
         self.stores.insert(id, store);
-        self.names.insert(name, (id, spec.clone()));
+        self.by_identity.insert(identity, (id, spec.clone()));
         self.last_store
     }
 
@@ -266,7 +276,7 @@ impl Driver {
         }
     }
 
-    /// Sends a batch. A store that panics fails the batch, not the engine.
+    /// Sends a batch. If the store panics, the batch fails and the engine goes on.
     fn call(&mut self, batch: Batch) {
         let Batch { sent, timeout, requests } = batch;
         let count = requests.len();
@@ -290,29 +300,29 @@ impl Driver {
     }
 
     fn apply(&mut self, effects: Effects) {
-        let mut awake = Vec::new();
-        self.deliver(effects.settled, &mut awake);
-        self.core.relay(clock::now());
+        let mut to_wake = Vec::new();
+        self.deliver(effects.settled, &mut to_wake);
+        self.core.offer_hand_offs(clock::now());
         for env in effects.pings {
             if let Some(outbox) = self.outboxes.get(&env) {
                 outbox.ping();
             }
         }
-        for env in awake {
+        for env in to_wake {
             if let Some(outbox) = self.outboxes.get(&env) {
                 outbox.wake();
             }
         }
         for thread in effects.unblocked {
-            // It may have stopped waiting; then there is nothing to tell.
+            // This fails if the thread has stopped waiting.
             let _ = thread.send(());
         }
         for id in effects.unused {
-            // A client that was opened since then has taken it over.
+            // A client that was opened since then uses the store.
             if self.core.is_used(id) {
                 continue;
             }
-            self.names.retain(|_, (store, _)| *store != id);
+            self.by_identity.retain(|_, (store, _)| *store != id);
             if let Some(store) = self.stores.remove(&id) {
                 self.calls.push(Box::pin(async move {
                     let _ = AssertUnwindSafe(store.close()).catch_unwind().await;
@@ -322,8 +332,9 @@ impl Driver {
         }
     }
 
-    /// Hands settlements to their environments, which are then to be woken; nearly always all of them are of one.
-    fn deliver(&mut self, mut settled: Vec<Settlement>, to: &mut Vec<EnvId>) {
+    /// Delivers settlements to the outboxes of their environments, and adds these to `to_wake`.
+    /// Nearly always, all settlements are of one environment.
+    fn deliver(&mut self, mut settled: Vec<Settlement>, to_wake: &mut Vec<EnvId>) {
         while let Some(env) = settled.first().map(|first| first.op.env) {
             let (of_env, others) = if settled.iter().all(|s| s.op.env == env) {
                 (settled, Vec::new())
@@ -332,7 +343,7 @@ impl Driver {
             };
             if let Some(outbox) = self.outboxes.get(&env) {
                 outbox.deliver(of_env);
-                to.push(env);
+                to_wake.push(env);
             }
             settled = others;
         }

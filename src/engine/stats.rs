@@ -1,4 +1,4 @@
-//! What a client did, in numbers that any thread may read.
+//! Counts what each client did. Any thread may read the counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,16 +8,17 @@ use crate::store::breaker::Health;
 
 macro_rules! stats {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters of one client since it was opened. The engine counts, and who hands on for it; anyone reads.
+        /// The counters of one client since it was opened. The engine counts. A JavaScript thread
+        /// counts the hand-offs that it carries out.
         #[derive(Debug, Default)]
         pub struct Stats {
             $($(#[$doc])* pub $name: Counter,)*
-            /// How the store's servers are.
-            pub servers: Servers,
+            /// The health of the store's servers.
+            pub servers: ServersHealth,
         }
 
         impl Stats {
-            /// Every counter with its name.
+            /// Returns every counter with its name.
             pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name.get()),)*].into_iter()
             }
@@ -32,23 +33,24 @@ stats! {
     waiting,
     /// Leases granted.
     acquired,
-    /// Leases given back by their holder.
+    /// Leases released by their holder.
     released,
-    /// Leases left to the store by their holder, for somebody to adopt or to run out.
+    /// Leases detached: another client may adopt them, or they end by their ttl.
     detached,
     /// Leases lost.
     lost,
-    /// Looks at the store that found the lock held by somebody else.
+    /// Requests to the store that found the lock held. Later polls of the same queue entry do not
+    /// count.
     contended,
-    /// Leases granted after waiting for them.
+    /// Leases granted to waiters that had to wait in the queue.
     waited,
-    /// How long those waited in all, in ms.
+    /// The total time that these waiters waited, in ms.
     wait_ms,
-    /// How long the one of them waited that waited longest, in ms.
+    /// The longest time that one of these waiters waited, in ms.
     longest_wait_ms,
-    /// Leases that were handed on within the process.
+    /// Leases handed on within the process.
     local_hand_offs,
-    /// Leases that the store handed over.
+    /// Leases that the store handed to a waiter.
     remote_hand_offs,
     /// Acquires that ended because their `wait` was over.
     timeouts,
@@ -56,12 +58,12 @@ stats! {
     aborted,
     /// Successful renewals.
     renewals,
-    /// Requests that the store answered with an error, or not at all.
+    /// Requests that the store answered with an error, or did not answer.
     errors,
 }
 
 impl Stats {
-    /// A lease was granted to somebody who had waited for so long.
+    /// Counts a lease whose waiter has waited for `span`.
     pub fn waited_for(&self, span: Duration) {
         let ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         self.waited.up();
@@ -69,19 +71,20 @@ impl Stats {
         self.longest_wait_ms.raise_to(ms);
     }
 
-    /// A lease was handed on within the process to somebody who had waited for so long.
+    /// Counts a lease that was handed on within the process, to a waiter that has waited for
+    /// `span`.
     pub fn handed_on(&self, span: Duration) {
         self.local_hand_offs.up();
         self.waited_for(span);
     }
 }
 
-/// How servers are that have circuit breakers.
+/// The health of a store's servers, as their circuit breakers see it.
 #[derive(Debug, Default)]
-pub struct Servers(Mutex<Vec<Arc<Health>>>);
+pub struct ServersHealth(Mutex<Vec<Arc<Health>>>);
 
-impl Servers {
-    /// One of them is like that now.
+impl ServersHealth {
+    /// Notes the health of one server.
     pub fn tell(&self, health: Arc<Health>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match known.iter_mut().find(|known| known.store == health.store) {
@@ -90,38 +93,38 @@ impl Servers {
         }
     }
 
-    /// All of them.
+    /// Returns the health of all servers.
     pub fn all(&self) -> Vec<Arc<Health>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// A number that any thread changes or reads.
+/// A number that any thread may change and read.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn up(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One less.
+    /// Subtracts one.
     pub fn down(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// So many more.
+    /// Adds `count`.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// At least so many.
+    /// Raises the number to `least` if it is smaller.
     pub fn raise_to(&self, least: u64) {
         self.0.fetch_max(least, Ordering::Relaxed);
     }
 
-    /// Its value.
+    /// Returns the number.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,12 +1,12 @@
-//! When the engine has to look at something again.
+//! Keeps what the engine has to wake, and when.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::lease::Instant;
 
-/// Instants with what is to be looked at then. An entry is never taken back: whoever is woken checks whether
-/// there is still something to do, so a wake too many is harmless.
+/// Instants, and what to wake at each. Nothing cancels an entry, because an extra wake is harmless:
+/// its receiver checks whether there is still something to do.
 #[derive(Debug)]
 pub struct Timers<Id: Ord> {
     heap: BinaryHeap<Reverse<(Instant, Id)>>,
@@ -18,8 +18,9 @@ impl<Id: Ord> Default for Timers<Id> {
     }
 }
 
-/// Below this many entries stale ones are not worth looking for.
-const CROWD: usize = 4096;
+/// The number of entries up to which stale ones are kept. If this is larger, they take more memory.
+/// If it is smaller, the engine searches for them more often.
+const KEPT: usize = 4096;
 
 impl<Id: Ord + Copy> Timers<Id> {
     /// Wakes `id` at `at`.
@@ -27,12 +28,12 @@ impl<Id: Ord + Copy> Timers<Id> {
         self.heap.push(Reverse((at, id)));
     }
 
-    /// When the next wake is due.
+    /// Returns when the next wake is due.
     pub fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes out the earliest wake that is due at `now`.
+    /// Removes and returns the earliest wake that is due at `now`.
     pub fn pop_due(&mut self, now: Instant) -> Option<(Instant, Id)> {
         if self.next()? > now {
             return None;
@@ -40,11 +41,12 @@ impl<Id: Ord + Copy> Timers<Id> {
         self.heap.pop().map(|Reverse(entry)| entry)
     }
 
-    /// Drops the entries that `is_live` denies, when they must be the majority because only `live` things
-    /// can be scheduled. Leases that come and go within a third of their ttl leave one entry each behind,
-    /// hundreds of thousands a second; this keeps their cost constant.
+    /// Removes the entries that `is_live` denies, if they are the majority: only `live` things can
+    /// be scheduled. Each lease that ends within a third of its ttl leaves a stale entry, and there
+    /// may be hundreds of thousands of them in a second. Removing them together keeps the cost of
+    /// each constant.
     pub fn compact(&mut self, live: usize, is_live: impl Fn(Instant, Id) -> bool) {
-        if self.heap.len() > CROWD.max(live * 2) {
+        if self.heap.len() > KEPT.max(live * 2) {
             self.heap.retain(|Reverse((at, id))| is_live(*at, *id));
         }
     }
@@ -73,7 +75,7 @@ mod tests {
         for id in 0..1_000_000u32 {
             timers.schedule(Instant::from_micros(id.into()), id);
             timers.compact(1, |_, live| live == id);
-            assert!(timers.heap.len() <= CROWD + 1);
+            assert!(timers.heap.len() <= KEPT + 1);
         }
         assert!(timers.pop_due(Instant::from_micros(2_000_000)).is_some());
     }

@@ -1,25 +1,25 @@
-//! A point in time, as the domain sees it.
+//! Defines a point in time, as the domain sees it.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A local instant in microseconds, on a clock that never jumps and also counts the time in which the
-/// machine is suspended. Reading that clock is [`crate::engine::clock`]'s business.
+/// A local instant in microseconds, on a clock that never jumps and also counts the time in which
+/// the machine is suspended. [`crate::engine::clock`] reads that clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The instant `us` microseconds after the clock's start.
+    /// Returns the instant `us` microseconds after the clock's start.
     pub const fn from_micros(us: u64) -> Self {
         Self(us)
     }
 
-    /// Microseconds since the clock's start.
+    /// Returns the microseconds since the clock's start.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// Returns the time from `earlier` to this instant; zero if this instant is not later.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }

@@ -1,10 +1,11 @@
-//! The domain: what a lock and a lease are, when a lease ends, when it is renewed, who is next.
+//! The domain: what a lock and a lease are, when a lease ends, when it is renewed, and which waiter
+//! is next.
 //!
-//! Nothing in here does I/O, reads a clock or knows of Node or of any store. Time comes in as an
-//! argument, so that every rule can be tested, and simulated, at any instant.
+//! Nothing in this module does I/O, reads a clock or knows of Node or of any store. Time comes in
+//! as an argument, so that every rule can be tested, and simulated, at any instant.
 
-pub mod doubts;
-pub mod handoff;
+pub mod hand_off;
+pub mod in_doubt;
 pub mod instant;
 pub mod queue;
 pub mod renewal;
@@ -23,37 +24,38 @@ pub type Key = Arc<str>;
 
 /// The unguessable value that proves ownership of a lease at the store (a version 4 UUID).
 ///
-/// It is a secret: whoever knows it can release the lease. `Debug` therefore does not show it.
+/// It is a secret: a client that knows it can release the lease. `Debug` therefore does not show
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(uuid::Uuid);
 
 impl Token {
-    /// A fresh token from the process's cryptographic random generator.
+    /// Returns a new token from the process's cryptographic random generator.
     pub fn random() -> Self {
         Self(random_uuid())
     }
 
-    /// The token that `text` spells, if it is a UUID in its hyphenated form.
+    /// Returns the token that `text` spells, or `None` if `text` is no UUID in its hyphenated form.
     pub fn parse(text: &str) -> Option<Self> {
         uuid::Uuid::try_parse(text).ok().map(Self)
     }
 
-    /// The 36 characters that stores keep.
+    /// Writes the 36 characters that stores keep into `buffer`.
     pub fn encode<'a>(&self, buffer: &'a mut [u8; Token::LENGTH]) -> &'a str {
         self.0.hyphenated().encode_lower(buffer)
     }
 
-    /// Its first 32 bits, by which two tokens can be told apart without telling either.
+    /// Returns the first 32 bits of the token. They tell two tokens apart without revealing them.
     pub fn mark(&self) -> u32 {
         self.0.as_fields().0
     }
 
-    /// Returns a fresh token with which `heir` claims the lease of `ticket`. The token has the
-    /// [mark](Token::mark) of `heir`, the first 28 bits of `ticket`, and the UUID version 8. Other
-    /// tokens have version 4.
-    pub fn claim(ticket: Token, heir: Token) -> Self {
+    /// Returns a fresh token with which `adopter` claims the lease of `ticket`. The token has the
+    /// [mark](Token::mark) of `adopter`, the first 28 bits of `ticket`, and the UUID version 8.
+    /// Other tokens have version 4.
+    pub fn claim(ticket: Token, adopter: Token) -> Self {
         let (mut bytes, of) = (*random_uuid().as_bytes(), ticket.0.as_bytes());
-        bytes[..4].copy_from_slice(&heir.0.as_bytes()[..4]);
+        bytes[..4].copy_from_slice(&adopter.0.as_bytes()[..4]);
         bytes[4..8].copy_from_slice(&[of[0], of[1], 0x80 | of[2] >> 4, of[2] << 4 | of[3] >> 4]);
         Self(uuid::Uuid::from_bytes(bytes))
     }
@@ -63,7 +65,7 @@ impl Token {
         self.0.as_bytes()[4..8] == Self::claim(ticket, *self).0.as_bytes()[4..8]
     }
 
-    /// How many characters [`Token::encode`] writes.
+    /// The number of characters that [`Token::encode`] writes.
     pub const LENGTH: usize = uuid::fmt::Hyphenated::LENGTH;
 }
 
@@ -95,8 +97,9 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A number that grows with every lease of a key, so that storage can refuse a write that comes late
-/// (Kleppmann, "How to do distributed locking", 2016). At most [`Fence::MAX`], so a JS number holds it.
+/// A number that grows with every lease of a key, so that storage can refuse a write that comes
+/// late (Kleppmann, "How to do distributed locking", 2016). At most [`Fence::MAX`], so a JS number
+/// holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(pub u64);
 
@@ -129,27 +132,27 @@ impl Fence {
         Fence((self.0 + 1).max(wall_us).min(Fence::MAX.0))
     }
 
-    /// The last of `count` fences in a row, `self` being the first; `count` is at least 1.
+    /// Returns the last of `count` fences in a row that begin with `self`; `count` is at least 1.
     pub fn last_of(self, count: u32) -> Fence {
         Fence((self.0 + u64::from(count.max(1)) - 1).min(Fence::MAX.0))
     }
 }
 
-/// Which other leases of the same lock a lease bears beside it.
+/// Says which other leases of the same lock may be held together with a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// None: a plain lock, and the writer of a read/write lock.
+    /// No others: a plain lock, or the writer of a read/write lock.
     Exclusive,
-    /// Others of this mode, if there are no more than `most` in all: the permits of a semaphore, and with no limit worth
-    /// the name the readers of a read/write lock.
+    /// Others of this mode, up to `most` in all: the permits of a semaphore. With a limit that is
+    /// never reached, the readers of a read/write lock.
     Shared {
-        /// How many may be held at a time; at least 1.
+        /// The most leases that may be held at a time; at least 1.
         most: u32,
     },
 }
 
 impl Mode {
-    /// Whether it is [`Mode::Shared`].
+    /// Returns true for [`Mode::Shared`].
     pub fn is_shared(self) -> bool {
         matches!(self, Mode::Shared { .. })
     }
@@ -160,22 +163,23 @@ impl Mode {
 pub struct Ttl(u32);
 
 impl Ttl {
-    /// The shortest ttl, 10 ms: below it the drift allowance and a round trip leave nothing to hold.
+    /// The shortest ttl, 10 ms. If this is smaller, the drift allowance and a round trip leave no
+    /// time to hold the lease.
     pub const MIN: Ttl = Ttl(10);
     /// The longest ttl, 2^31 − 1 ms (24.8 days), which is also the longest Node timer.
     pub const MAX: Ttl = Ttl(i32::MAX as u32);
 
-    /// A ttl of `ms` milliseconds, or `None` outside [`Ttl::MIN`] to [`Ttl::MAX`].
+    /// Returns a ttl of `ms` milliseconds, or `None` outside [`Ttl::MIN`] to [`Ttl::MAX`].
     pub fn from_millis(ms: u32) -> Option<Self> {
         (Self::MIN.0..=Self::MAX.0).contains(&ms).then_some(Self(ms))
     }
 
-    /// In milliseconds.
+    /// Returns the ttl in milliseconds.
     pub fn as_millis(self) -> u32 {
         self.0
     }
 
-    /// As a span of time.
+    /// Returns the ttl as a span of time.
     pub fn as_duration(self) -> Duration {
         Duration::from_millis(self.0.into())
     }
@@ -186,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_grows_without_a_clock_and_by_the_clock_when_data_was_lost() {
+    fn a_fence_grows_without_a_clock_and_follows_the_clock_when_data_was_lost() {
         assert_eq!(Fence(41).next(7), Fence(42));
         assert_eq!(Fence(0).next(1_700_000_000_000_000), Fence(1_700_000_000_000_000));
         assert_eq!(Fence::MAX.next(u64::MAX), Fence::MAX);
@@ -194,7 +198,7 @@ mod tests {
 
     #[test]
     fn tickets_and_fences_agree_on_the_latest_clock() {
-        let ticket = include_str!("../../lib/ticket.ts").replace('_', "");
+        let ticket = include_str!("../../lib/lock/ticket.ts").replace('_', "");
         let line = format!("const LATESTWALLUS = {}\n", Fence::LATEST_WALL_US);
         assert!(ticket.contains(&line), "{line}");
     }

@@ -1,8 +1,8 @@
-//! Who waits for one lock in this process, and who is next.
+//! Keeps the waiters for one lock in this process, and tells which one is next.
 
 use std::collections::BTreeMap;
 
-/// A waiter's place in the order of arrival. Smaller came earlier.
+/// A waiter's place in the order of arrival. A smaller number came earlier.
 pub type Arrival = u64;
 
 /// The waiters of one lock, in the order in which they arrived.
@@ -18,32 +18,32 @@ impl<Id> Default for Queue<Id> {
 }
 
 impl<Id: Copy> Queue<Id> {
-    /// Takes `id` in at the place that its arrival gives it. Harmless if it is there already.
+    /// Adds `id` at the place of its arrival. Changes nothing if it is there already.
     pub fn join(&mut self, arrival: Arrival, id: Id) {
         self.waiting.insert(arrival, id);
     }
 
-    /// Takes out whoever arrived at `arrival`.
+    /// Removes the waiter that arrived at `arrival`.
     pub fn leave(&mut self, arrival: Arrival) {
         self.waiting.remove(&arrival);
     }
 
-    /// Who is next.
+    /// Returns the waiter that is next.
     pub fn head(&self) -> Option<Id> {
         self.waiting.first_key_value().map(|(_, id)| *id)
     }
 
-    /// All of them, in their order.
+    /// Returns all waiters in their order.
     pub fn ids(&self) -> impl Iterator<Item = Id> {
         self.waiting.values().copied()
     }
 
-    /// How many wait.
+    /// Returns the number of waiters.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether nobody waits.
+    /// Returns true if there are no waiters.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_is_that_of_arrival_not_of_joining() {
+    fn waiters_are_ordered_by_arrival_and_not_by_joining() {
         let mut queue = Queue::default();
         queue.join(2, 'b');
         queue.join(3, 'c');

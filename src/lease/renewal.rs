@@ -1,29 +1,31 @@
-//! When to renew a lease, and when to stop trying.
+//! Decides when to renew a lease, and when to stop trying.
 
 use std::time::Duration;
 
 use super::{Instant, Ttl};
 
-/// A number in 0 … 1 from whoever owns the random generator: spreads renewals, so that leases taken together
-/// are not renewed together for ever.
+/// A random number in 0 … 1, which the caller draws. It spreads renewals, so that leases taken
+/// together are not renewed together for ever.
 pub type Jitter = f64;
 
-/// When a lease is renewed for the first time after a request that was sent at `sent` was granted: after a
-/// third of its ttl, up to a tenth of that earlier. Two more chances fit in before the deadline.
+/// Returns when a lease is renewed for the first time after a granted request that was sent at
+/// `sent`: after a third of its ttl, or up to a tenth of that earlier. Two more chances fit in
+/// before the deadline.
 pub fn next(sent: Instant, ttl: Ttl, jitter: Jitter) -> Instant {
     sent + (ttl.as_duration() / 3).mul_f64(1.0 - 0.1 * jitter)
 }
 
-/// When to try again after the `failures`-th attempt in a row (1 is the first) failed at `now`: from a
-/// fiftieth of the ttl, doubling up to a tenth, never more often than every 5 ms.
+/// Returns when to try again after the `failures`-th attempt in a row (1 is the first) failed at
+/// `now`. The pause begins at a fiftieth of the ttl and doubles up to a tenth of it. It is at least
+/// 5 ms, less up to a quarter by `jitter`.
 pub fn retry(now: Instant, ttl: Ttl, failures: u32, jitter: Jitter) -> Instant {
     let ttl = ttl.as_duration();
     let pause = (ttl / 50).saturating_mul(1 << failures.saturating_sub(1).min(8)).min(ttl / 10);
     now + pause.max(Duration::from_millis(5)).mul_f64(0.75 + 0.25 * jitter)
 }
 
-/// Whether the JavaScript thread counts as hung at `now`, when it was last asked for a sign of life at `asked` and
-/// last gave one at `answered`.
+/// Returns true if the JavaScript thread counts as hung at `now`: the engine last asked it for a
+/// sign of life at `asked`, and it last gave one at `answered`.
 pub fn is_stalled(asked: Instant, answered: Instant, now: Instant, max_stall: Duration) -> bool {
     answered < asked && now.since(asked) > max_stall
 }
@@ -58,10 +60,10 @@ mod tests {
     }
 
     #[test]
-    fn only_an_unanswered_question_makes_a_stall() {
+    fn a_stall_needs_an_unanswered_question() {
         let limit = Duration::from_millis(100);
         assert!(!is_stalled(at(0), at(0), at(5_000), limit), "never asked since the last answer");
-        assert!(!is_stalled(at(10), at(5), at(110), limit), "not yet");
+        assert!(!is_stalled(at(10), at(5), at(110), limit), "the limit has not passed yet");
         assert!(is_stalled(at(10), at(5), at(111), limit));
     }
 }

@@ -1,4 +1,5 @@
-//! What both threads know of one lease, without asking each other.
+//! Keeps what the engine and the JavaScript thread know of one lease. Each reads it without a
+//! question to the other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,45 +8,50 @@ use super::Instant;
 /// Why a lease was lost. The names are what JavaScript sees as `error.reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LossReason {
-    /// Its deadline passed without a successful renewal, or it had reached its `maxHold`.
+    /// Its deadline passed without a successful renewal, or it reached its `maxHold`.
     Expired,
-    /// The store says that somebody else holds the lock now.
+    /// The store says that another client holds the lock now.
     Taken,
     /// The store does not know the lease any more.
     Missing,
-    /// The JavaScript thread did not answer for `maxStall`, so renewal stopped and the lease ran out.
+    /// The JavaScript thread did not answer for `maxStall`, so renewal stopped and the lease ran
+    /// out.
     Stalled,
     /// The client was closed.
     Closed,
 }
 
-/// Where a lease is in its life. It only ever moves down this list, from the first two to one of the others.
+/// The part of its life that a lease is in. It only moves down this list, from the first two to one
+/// of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Asked for, not yet granted. Nothing is held.
+    /// The client has asked for the lease, but the store has not granted it. Nothing is held.
     Pending,
     /// Held until the deadline.
     Held,
-    /// Held until the deadline, but no longer renewed, because the JavaScript thread does not answer.
+    /// Held until the deadline, but no longer renewed, because the JavaScript thread does not
+    /// answer.
     Stalled,
-    /// No longer held, and the holder did not want that.
+    /// No longer held, although the holder has not released it.
     Lost(LossReason),
-    /// No longer held, because the holder gave it back.
+    /// No longer held, because the holder released it.
     Released,
 }
 
-/// A lease's phase and deadline in one atomic word, so that neither thread can see one without the other.
+/// A lease's phase and deadline in one atomic word, so that each thread always sees both of one
+/// moment.
 ///
-/// The engine extends or ends the lease; the JavaScript thread reads it, releases it, and, should it look
-/// after the deadline before the engine could say so, ends it itself. Once not held, never held again.
+/// The engine extends or ends the lease. The JavaScript thread reads and releases it. If that
+/// thread reads it after the deadline before the engine has ended it, the read itself ends the
+/// lease. A lease that has ended is never held again.
 #[derive(Debug)]
 pub struct LeaseState(AtomicU64);
 
 const PHASE_BITS: u32 = 4;
 
 impl Phase {
-    /// The phase as a number below 16, which JavaScript knows, too.
-    pub const fn number(self) -> u64 {
+    /// Returns the phase as a number below 16.
+    const fn number(self) -> u64 {
         match self {
             Phase::Pending => 0,
             Phase::Held => 1,
@@ -73,7 +79,7 @@ impl Phase {
         }
     }
 
-    /// Whether the holder may act on the lease, its deadline aside.
+    /// Returns true if the holder may act on the lease until its deadline.
     const fn is_held(self) -> bool {
         matches!(self, Phase::Held | Phase::Stalled)
     }
@@ -94,7 +100,8 @@ impl Default for LeaseState {
 }
 
 impl LeaseState {
-    /// Where the lease is at `now`. If its deadline has passed this is the moment at which it is lost.
+    /// Returns the phase of the lease at `now`. If the deadline has passed, this call ends the
+    /// lease as lost.
     pub fn phase(&self, now: Instant) -> Phase {
         let word = self.0.load(Ordering::Acquire);
         let phase = Phase::decode(word);
@@ -104,50 +111,53 @@ impl LeaseState {
         self.end(now, phase)
     }
 
-    /// Whether the lease is held at `now`.
+    /// Returns true if the lease is held at `now`.
     pub fn is_held(&self, now: Instant) -> bool {
         self.phase(now).is_held()
     }
 
-    /// The instant after which the lease counts as lost; meaningful while it is held.
+    /// Returns the instant after which the lease counts as lost; meaningful while it is held.
     pub fn deadline(&self) -> Instant {
         deadline_of(self.0.load(Ordering::Acquire))
     }
 
-    /// The store granted the lease. Engine only, once.
+    /// Notes that the store granted the lease. Only the engine calls this, once.
     pub fn grant(&self, deadline: Instant) {
         self.0.store(pack(Phase::Held, deadline), Ordering::Release);
     }
 
-    /// Moves the deadline, never back, if the lease is still held at `now`. Engine only. Says whether it was.
+    /// Moves the deadline, never back, if the lease is still held at `now`. Returns true if it was.
+    /// Only the engine calls this.
     pub fn extend(&self, now: Instant, deadline: Instant) -> bool {
         self.change(now, |word| pack(Phase::Held, deadline.max(deadline_of(word)))).is_ok()
     }
 
-    /// Renewal stopped because the JavaScript thread does not answer; the deadline stands. Engine only.
+    /// Notes that renewal stopped because the JavaScript thread does not answer. The deadline
+    /// stays. Only the engine calls this.
     pub fn stall(&self, now: Instant) {
         let _ = self.change(now, |word| pack(Phase::Stalled, deadline_of(word)));
     }
 
-    /// The holder gives the lease back. Says whether it was still held: of two who do it, one is told yes.
+    /// Releases the lease. Returns true if it was still held: of two calls, only one returns true.
     pub fn release(&self, now: Instant) -> bool {
         self.change(now, |word| pack(Phase::Released, deadline_of(word))).is_ok()
     }
 
-    /// The lease is lost for `reason`, if it is still held. Returns where it is then: lost for this or for
-    /// an earlier reason, or released.
+    /// Ends the lease as lost for `reason` if it is still held. Returns its phase then: lost for
+    /// this or for an earlier reason, or released.
     pub fn lose(&self, now: Instant, reason: LossReason) -> Phase {
         self.end(now, Phase::Lost(reason))
     }
 
-    /// Ends the lease with `last`, unless it has ended already; at or after the deadline it has.
+    /// Ends the lease with `last`, unless it has ended already. At or after the deadline, it has.
     fn end(&self, now: Instant, last: Phase) -> Phase {
         let (Ok(word) | Err(word)) = self.change(now, |word| pack(last, deadline_of(word)));
         Phase::decode(word)
     }
 
-    /// Replaces the word as long as it says held. The replacement for a word whose deadline has passed at
-    /// `now` is always the loss. Returns the new word, or the one that says that it isn't held.
+    /// Replaces the word while it says that the lease is held. If the deadline has passed at `now`,
+    /// the new word is always the loss. Returns the new word, or as an error the word that says
+    /// that the lease is not held.
     fn change(&self, now: Instant, next: impl Fn(u64) -> u64) -> Result<u64, u64> {
         let mut word = self.0.load(Ordering::Acquire);
         loop {
@@ -192,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_given_back_once() {
+    fn a_lease_is_released_once() {
         let state = held_until(10);
         assert!(state.release(at(5)));
         assert!(!state.release(at(5)));
@@ -200,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_ends_it_whoever_looks_first_and_for_good() {
+    fn the_first_read_after_the_deadline_ends_the_lease_for_good() {
         let state = held_until(10);
         assert!(state.is_held(at(9)));
         assert_eq!(state.phase(at(10)), Phase::Lost(LossReason::Expired));
@@ -216,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_out_of_turn_shortens_nothing() {
+    fn a_renewal_answered_out_of_order_does_not_shorten_the_lease() {
         let state = held_until(10);
         assert!(state.extend(at(1), at(5)));
         assert_eq!(state.deadline(), at(10));
@@ -241,11 +251,11 @@ mod tests {
         let lost = held_until(10);
         assert_eq!(lost.lose(at(1), LossReason::Taken), Phase::Lost(LossReason::Taken));
         assert!(!lost.release(at(1)));
-        assert!(!held_until(10).release(at(10)), "too late to give it back");
+        assert!(!held_until(10).release(at(10)), "the deadline has passed");
     }
 
     #[test]
-    fn every_phase_survives_its_encoding() {
+    fn decoding_an_encoded_phase_returns_the_phase() {
         use LossReason::*;
         for phase in [Phase::Pending, Phase::Held, Phase::Stalled, Phase::Released]
             .into_iter()

@@ -1,16 +1,17 @@
-//! How long a holder may believe in its lease.
+//! Says how long a holder may rely on its lease.
 //!
-//! The store counts the ttl from when the request reached it; the holder counts from *before* it sent
-//! the request, and takes off an allowance for the two clocks running at different rates. So the holder's
-//! belief always ends first (Redis, "Distributed locks with Redis": validity = ttl − elapsed − drift).
+//! The store counts the ttl from when the request reached it. The holder counts from *before* it
+//! sent the request, and subtracts an allowance for clocks that run at different rates. So the
+//! lease always ends for its holder first (Redis, "Distributed locks with Redis": validity = ttl −
+//! elapsed − drift).
 
 use std::time::Duration;
 
 use super::{Instant, Ttl};
 use crate::mutants::{self, Mutant};
 
-/// How much two clocks may have drifted apart during `ttl`: 1 % of it, and 2 ms for clocks that count in
-/// milliseconds.
+/// Returns how much two clocks may have drifted apart during `ttl`: 1 % of it, and 2 ms for clocks
+/// that count in milliseconds.
 pub fn drift(ttl: Ttl) -> Duration {
     if mutants::is(Mutant::NoDrift) {
         return Duration::ZERO;
@@ -18,7 +19,8 @@ pub fn drift(ttl: Ttl) -> Duration {
     ttl.as_duration() / 100 + Duration::from_millis(2)
 }
 
-/// The instant after which the holder of a lease, asked for at `sent`, must assume that it is lost.
+/// Returns the instant after which the holder must assume that a lease is lost, if the request for
+/// it was sent at `sent`.
 pub fn deadline(sent: Instant, ttl: Ttl) -> Instant {
     sent + (ttl.as_duration() - drift(ttl))
 }
@@ -38,14 +40,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_deadline_counts_from_before_the_request_was_sent_less_the_drift() {
+    fn the_deadline_counts_from_the_sending_of_the_request_less_the_drift() {
         let sent = Instant::from_micros(1_000_000);
         let ttl = Ttl::from_millis(10_000).unwrap();
         assert_eq!(deadline(sent, ttl), Instant::from_micros(1_000_000 + 9_898_000));
     }
 
     #[test]
-    fn ttl_until_reaches_the_instant_and_no_shorter_ttl_does() {
+    fn ttl_until_returns_the_shortest_ttl_that_reaches_the_instant() {
         let sent = Instant::from_micros(5_000_000);
         for span_us in [0, 1, 7_900, 8_000, 99_999, 1_000_000, 3_600_000_123] {
             let until = Instant::from_micros(5_000_000 + span_us);
@@ -59,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_ttl_leaves_something_to_hold() {
+    fn the_shortest_ttl_leaves_time_to_hold_the_lease() {
         let sent = Instant::from_micros(0);
         assert_eq!(deadline(sent, Ttl::MIN), Instant::from_micros(7_900));
     }

@@ -1,28 +1,30 @@
-//! What opens a store beside its URL: who we are there, and whom we trust.
+//! Keeps the settings that open a store in addition to its URL: credentials and trust.
 
 use std::fmt;
 
 use super::tls::Tls;
 
-/// What a client was given for its store beside the URL. `Debug` shows no secret.
+/// The settings that a client gives for its store in addition to the URL. `Debug` shows no secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// The user, if the URL names none, or this one.
+    /// The user. If the URL names a user, too, it must be the same.
     pub username: Option<String>,
-    /// The password, if the URL has none, or this one.
+    /// The password. If the URL has a password, too, it must be the same.
     pub password: Option<String>,
-    /// For stores that are reached over TLS: whom to trust, and who we are.
+    /// For stores that are reached over TLS: the authorities to trust, and the client's own
+    /// certificate.
     pub tls: Option<Tls>,
-    /// Who we are at sentinels, if they ask.
+    /// The user at sentinels that require authentication.
     pub sentinel_username: Option<String>,
-    /// The password for that, or the one that all have to give.
+    /// The password at sentinels, for that user or for the default user.
     pub sentinel_password: Option<String>,
-    /// How many replicas must have a lease before it counts; 0 is the default.
+    /// The number of replicas that must have a lease before it counts; 0 is the default.
     pub min_replicas: u32,
 }
 
 impl Access {
-    /// Which of these were given, by the names that users know, for stores that take none of them.
+    /// Returns the names of the settings that were given, as users know them. Stores that take none
+    /// of them use the names in an error.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
         let all = [
             ("username", self.username.is_some()),

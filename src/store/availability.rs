@@ -1,8 +1,8 @@
-//! Tells whether a store can grant leases now, as the circuit breakers before its servers know it.
+//! Says whether a store can grant leases now, according to the circuit breakers of its servers.
 
 use super::StoreError;
 
-/// Whether a store can grant leases now. A store without a breaker is always [`Self::Usable`].
+/// Says whether a store can grant leases now. A store without a breaker is always [`Self::Usable`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Availability {
     /// The store can grant leases, as far as its breakers know.

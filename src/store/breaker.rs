@@ -6,7 +6,7 @@
 //!    ▲                            ▲                                      │
 //!    │                            └───────────── it fails, too ──────────┤
 //!    └──────────────────────────── the server answers anything ──────────┘
-//!  Closed ──acquires in a row are refused──▶ Refusing ──one accepted, none refused for 1 s──▶ Closed
+//!  Closed ──acquires in a row are refused──▶ Refusing ──one accepted, no refusal for 1 s──▶ Closed
 //!                                            Refusing ──failures in a row──▶ Open
 //! ```
 //!
@@ -14,7 +14,7 @@
 //! fails while the other servers are enough. Then only the breaker's state tells that this server
 //! refuses.
 //!
-//! [`super::guarded`] puts a breaker around a store.
+//! [`super::breaker_store`] puts a breaker around a store.
 
 mod refusals;
 
@@ -27,50 +27,55 @@ pub use self::refusals::Kind;
 use self::refusals::Refusals;
 use super::{StoreError, StoreErrorKind};
 
-/// The pause before the first probe, at most; it doubles with each probe that fails, up to [`LONGEST_PAUSE`].
+/// The longest pause before the first probe. The pause doubles with each probe that fails, up to
+/// [`LONGEST_PAUSE`]. If this is larger, a short outage lasts longer for callers; if it is smaller,
+/// a server that is down gets more pings.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
-/// The longest pause between two probes. With the pause of whoever asks again, service is back within a second of the server.
+/// The longest pause between two probes. Together with the pause of a caller that asks again,
+/// service is back within a second of the server. If this is larger, service is back later; if it
+/// is smaller, a server that is down gets more pings.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// What a request is told besides that is not let through.
+/// The end of the error message for a request that was not sent because the breaker is open.
 pub const NOT_ASKED: &str =
-    " [not asked again yet: it has failed several times in a row, and is looked for by itself]";
+    " [not asked now: it failed several times in a row; the client checks by itself when it is back]";
 
-/// What it takes to open a breaker.
+/// The limits at which a breaker opens.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// So many rounds of failures without an answer between them. Requests that were under way together are one round: a
-    /// connection that breaks fails them all, and the next one may be well. At least 1.
+    /// Rounds of failures without an answer between them. Requests that were under way together are
+    /// one round: a connection that breaks fails them all, and the next one may work. At least 1.
     pub rounds: u32,
-    /// Or two rounds, when the server has been silent for so long.
+    /// The breaker also opens after two rounds if the server has been silent for this long.
     pub silence: Duration,
-    /// A request that was given less time than this says nothing about the server when its time is over: the hasty must not
-    /// make others fail.
+    /// If a request times out and its time-out was shorter than this, it does not count as a
+    /// failure: impatient callers must not make the requests of others fail.
     pub patience: Duration,
 }
 
 impl Default for Limits {
-    /// Three rounds; a second and a half; a tenth of a second.
+    /// Returns the defaults: three rounds, 1.5 s of silence, and time-outs of at least 100 ms.
     fn default() -> Self {
         Self { rounds: 3, silence: Duration::from_millis(1500), patience: Duration::from_millis(100) }
     }
 }
 
-/// What a breaker lets through.
+/// The state of a breaker, which decides which requests it lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BreakerState {
-    /// Everything.
+    /// Lets all requests through.
     Closed,
-    /// Nothing.
+    /// Lets no requests through.
     Open,
-    /// One probe, which is under way.
+    /// Lets only one probe through, which is under way.
     HalfOpen,
-    /// Everything. The server answers, and what it answers to acquires is that it can't be used.
+    /// Lets all requests through. The server answers, but refuses acquires because it can't be used
+    /// as it is.
     Refusing,
 }
 
 impl BreakerState {
-    /// Whether requests are let through.
+    /// Returns true if the breaker lets requests through.
     pub fn lets_through(self) -> bool {
         matches!(self, Self::Closed | Self::Refusing)
     }
@@ -79,42 +84,44 @@ impl BreakerState {
 /// The health of one server, as its breaker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// Which server: its URL without a password.
+    /// The server's URL without a password.
     pub store: Arc<str>,
-    /// What its breaker lets through.
+    /// The state of its breaker.
     pub state: BreakerState,
-    /// How many times in a row it has failed, or refused.
+    /// The number of times in a row that the server has failed, or refused.
     pub failures: u32,
-    /// When it was last found to be there, not to be (open and half-open are one), or to refuse, in ms since 1970.
+    /// Since when the server is usable, away, or refusing, in ms since 1970. Open and half-open
+    /// both count as away.
     pub since: u64,
-    /// How it failed last, unless the breaker is closed.
+    /// The reason of the last failure or refusal; `None` if the breaker is closed.
     pub reason: Option<StoreErrorKind>,
 }
 
 impl Health {
-    /// That of a server of which nothing bad is known, at `since`, in ms since 1970.
+    /// Returns the health of a server that has had no failure, at `since`, in ms since 1970.
     pub fn good(store: Arc<str>, since: u64) -> Self {
         Self { store, state: BreakerState::Closed, failures: 0, since, reason: None }
     }
 }
 
-/// A request that failed because the server is not there.
+/// A request that failed because the server does not answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure<'a> {
-    /// When it was sent.
+    /// When the request was sent.
     pub began: Instant,
-    /// Whether it was a probe.
+    /// True for a probe.
     pub probe: bool,
-    /// What went wrong.
+    /// The error of the request.
     pub error: &'a StoreError,
 }
 
-/// Whether an error says that nobody answered, rather than what somebody answered.
+/// Returns true if an error says that the server did not answer. Other errors are answers of the
+/// server.
 pub fn is_silence(error: &StoreError) -> bool {
     matches!(error.kind, StoreErrorKind::Unreachable | StoreErrorKind::TimedOut)
 }
 
-/// Whether an error says that the server can't be used as it is, whatever lock is asked for.
+/// Returns true if an error says that the server can't be used as it is, for any lock.
 fn is_refusal(error: &StoreError) -> bool {
     use StoreErrorKind::{Denied, Full, Loading, ReadOnly, Unreplicated, Unsupported, Untrusted};
     matches!(error.kind, Denied | Full | Loading | ReadOnly | Unreplicated | Unsupported | Untrusted)
@@ -125,21 +132,21 @@ fn is_refusal(error: &StoreError) -> bool {
 pub struct Breaker {
     limits: Limits,
     state: BreakerState,
-    /// Rounds of failures since the last answer, probes included.
+    /// The rounds of failures since the last answer, probes included.
     failures: u32,
-    /// When the first of them began, and when the first request of the last round failed.
+    /// When the first round began, and when the first request of the last round failed.
     first: Option<Instant>,
     round: Option<Instant>,
     error: Option<StoreError>,
     /// When the next probe is due.
     probe_at: Option<Instant>,
-    /// Probes that have failed since it opened.
+    /// The probes that have failed since the breaker opened.
     probes: u32,
     refusals: Refusals,
 }
 
 impl Breaker {
-    /// A closed one.
+    /// Returns a closed breaker.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -154,7 +161,7 @@ impl Breaker {
         }
     }
 
-    /// What it lets through.
+    /// Returns the state.
     pub fn state(&self) -> BreakerState {
         self.state
     }
@@ -164,7 +171,8 @@ impl Breaker {
         if self.state == BreakerState::Refusing { self.refusals.rounds() } else { self.failures }
     }
 
-    /// How the server failed last, or why it refused; `None` if it has not since its last answer.
+    /// Returns how the server failed last, or why it refused; `None` if it has not failed since its
+    /// last answer.
     pub fn reason(&self) -> Option<StoreErrorKind> {
         if self.state == BreakerState::Refusing {
             return self.refusals.reason;
@@ -172,12 +180,13 @@ impl Breaker {
         self.error.as_ref().map(|error| error.kind)
     }
 
-    /// When the next probe is due; `None` if none is, because the breaker is closed or one is under way.
+    /// Returns when the next probe is due; `None` if the breaker is closed or a probe is under way.
     pub fn probe_at(&self) -> Option<Instant> {
         self.probe_at
     }
 
-    /// The server answered something: it is there. Says whether that changed the state.
+    /// Notes that the server answered something, so it is there. Returns true if that changed the
+    /// state.
     pub fn answered(&mut self) -> bool {
         if self.failures == 0 {
             return false;
@@ -186,14 +195,14 @@ impl Breaker {
         let before = std::mem::replace(self, Self::new(self.limits)).state;
         self.refusals = refusals;
         if before == BreakerState::Refusing {
-            // It may do all else.
+            // The answer does not show that the server accepts acquires again.
             self.state = before;
         }
         !before.lets_through()
     }
 
     /// Notes that an acquire of that `kind`, sent at `began`, failed with `error` at `now`. Returns
-    /// whether that changed the state or its reason.
+    /// true if that changed the state or its reason.
     pub fn refused(&mut self, kind: Kind, began: Instant, error: &StoreError, now: Instant) -> bool {
         let reason = match error.kind {
             // A request that waits for replicas blocks the requests behind it until they time out.
@@ -215,8 +224,8 @@ impl Breaker {
     }
 
     /// Notes that the server accepted an acquire of that `kind` at `now`, and wrote it down.
-    /// `granted` tells whether the server granted the lease: only grants have to reach the
-    /// replicas. Returns whether that changed the state.
+    /// `granted` is true if the server granted the lease: only grants have to reach the replicas.
+    /// Returns true if that changed the state.
     pub fn accepted(&mut self, kind: Kind, granted: bool, now: Instant) -> bool {
         if !granted && self.refusals.reason == Some(StoreErrorKind::Unreplicated) {
             return false;
@@ -226,19 +235,19 @@ impl Breaker {
             return false;
         }
         self.refusals.accept(kind);
-        self.calm_down(now)
+        self.become_stable(now)
     }
 
     /// Returns when the breaker closes if the server refuses no more acquires until then. Returns
     /// `None` if the server does not refuse, or has not yet accepted an acquire of each kind that
     /// it refused.
-    pub fn calm_at(&self) -> Option<Instant> {
+    pub fn stable_at(&self) -> Option<Instant> {
         (self.state == BreakerState::Refusing).then(|| self.refusals.end(self.limits.rounds)).flatten()
     }
 
-    /// Closes the breaker if it is time to do so. Returns whether that changed the state.
-    pub fn calm_down(&mut self, now: Instant) -> bool {
-        let is_over = self.calm_at().is_some_and(|at| at <= now);
+    /// Closes the breaker if it is time to do so. Returns true if that changed the state.
+    pub fn become_stable(&mut self, now: Instant) -> bool {
+        let is_over = self.stable_at().is_some_and(|at| at <= now);
         if is_over {
             self.refusals = Refusals::default();
             self.state = BreakerState::Closed;
@@ -246,14 +255,15 @@ impl Breaker {
         is_over
     }
 
-    /// A request that had `timeout` failed at `now`. `jitter` is a random number in 0 … 1. Says whether that changed the state.
+    /// Notes that a request with a time-out of `timeout` failed at `now`. `jitter` is a random
+    /// number in 0 … 1. Returns true if that changed the state.
     pub fn failed(&mut self, failure: Failure<'_>, timeout: Duration, now: Instant, jitter: f64) -> bool {
         let Failure { began, probe, error } = failure;
         if error.kind == StoreErrorKind::TimedOut && timeout < self.limits.patience && !probe {
             return false;
         }
-        // Those that were under way when the round ended belong to it, and don't make it longer: else requests that
-        // overlap would be one round for ever.
+        // A request that was under way when the round ended belongs to that round and does not
+        // prolong it. Otherwise, requests that overlap would be one round for ever.
         if probe || self.round.is_none_or(|ended| began >= ended) {
             self.failures = self.failures.saturating_add(1);
             self.round = Some(now);
@@ -273,8 +283,8 @@ impl Breaker {
         true
     }
 
-    /// A probe is being sent, whether it is due or not. Says whether that changed the state; if not, the breaker is closed or
-    /// another probe is under way.
+    /// Notes that a probe is being sent, due or not. Returns true if that changed the state. If
+    /// not, the breaker is closed or another probe is under way.
     pub fn probe(&mut self) -> bool {
         if self.state != BreakerState::Open {
             return false;
@@ -284,8 +294,9 @@ impl Breaker {
         true
     }
 
-    /// What a request is told that is not let through: the same words each time, so that logs can count them. Since when it is
-    /// so, and how often it has failed, is in the server's health.
+    /// Returns the error of a request that is not let through. Its text is the same each time, so
+    /// that logs can count it. The server's health has the number of failures, and since when the
+    /// server fails.
     pub fn refusal(&self) -> StoreError {
         let (kind, last) = match &self.error {
             Some(error) => (error.kind, &*error.message),

@@ -22,22 +22,23 @@ impl World {
         self.breaker.failed(Failure { began, probe, error: &error }, timeout, self.now, 1.0)
     }
 
-    /// A request is refused by the network `ms` after it was sent.
+    /// Sends a request, which the network refuses after `ms`.
     fn refuse(&mut self, ms: u64) -> bool {
         let began = self.now;
         self.pass(ms);
         self.fail(StoreErrorKind::Unreachable, began, SECOND, false)
     }
 
-    /// A request gets no answer in `ms`, which was its time-out.
+    /// Sends a request, which gets no answer within its time-out of `ms`.
     fn time_out(&mut self, ms: u64) -> bool {
         let began = self.now;
         self.pass(ms);
         self.fail(StoreErrorKind::TimedOut, began, Duration::from_millis(ms), false)
     }
 
-    /// The next probe fails at once, as soon as it is due. Returns the pause before it.
-    fn probe_in_vain(&mut self) -> Duration {
+    /// Sends the next probe as soon as it is due, and lets it fail at once. Returns the pause
+    /// before it.
+    fn fail_next_probe(&mut self) -> Duration {
         let at = self.breaker.probe_at().expect("it is open");
         let pause = at - self.now;
         self.now = at;
@@ -55,7 +56,7 @@ impl World {
 }
 
 #[test]
-fn three_failures_in_a_row_open_it_and_an_answer_between_them_counts_anew() {
+fn three_failures_in_a_row_open_the_breaker_and_an_answer_resets_the_count() {
     let mut world = World::new();
     assert!(!world.refuse(1) && !world.refuse(1));
     assert!(!world.breaker.answered(), "it was closed before");
@@ -79,7 +80,7 @@ fn requests_that_fail_together_are_one_failure() {
 }
 
 #[test]
-fn requests_that_overlap_without_end_open_it_nevertheless() {
+fn requests_that_always_overlap_open_the_breaker_too() {
     let mut world = World::new();
     let (start, time_out) = (world.now, Duration::from_millis(200));
     let opened = (0..100).find(|n| {
@@ -87,13 +88,13 @@ fn requests_that_overlap_without_end_open_it_nevertheless() {
         world.now = began + time_out;
         world.fail(StoreErrorKind::TimedOut, began, time_out, false)
     });
-    assert_eq!(opened, Some(40), "three time-outs after each other, whatever was sent between them");
+    assert_eq!(opened, Some(40), "three time-outs in a row open it, despite the requests sent between them");
 }
 
 #[test]
-fn two_time_outs_after_each_other_open_it_when_they_took_long() {
+fn two_long_time_outs_in_a_row_open_the_breaker() {
     let mut world = World::new();
-    assert!(!world.time_out(1000), "that may have been the connection's fault");
+    assert!(!world.time_out(1000), "one time-out may be the fault of the connection");
     assert!(world.time_out(1000));
     let mut world = World::new();
     assert!(!world.time_out(200) && !world.time_out(200));
@@ -101,27 +102,27 @@ fn two_time_outs_after_each_other_open_it_when_they_took_long() {
 }
 
 #[test]
-fn the_hasty_open_nothing() {
+fn time_outs_of_impatient_callers_do_not_open_the_breaker() {
     let mut world = World::new();
     for _ in 0..1000 {
         assert!(!world.time_out(99));
     }
     assert_eq!((world.breaker.state(), world.breaker.failures()), (BreakerState::Closed, 0));
     while !world.refuse(1) {}
-    assert_eq!(world.breaker.state(), BreakerState::Open, "but that nobody listens they may well say");
+    assert_eq!(world.breaker.state(), BreakerState::Open, "other failures count, even with a short time-out");
 }
 
 #[test]
 fn probes_come_after_growing_pauses_of_half_a_second_at_most() {
     let mut world = World::new();
     world.open();
-    let pauses: Vec<_> = (0..100).map(|_| world.probe_in_vain().as_millis()).collect();
+    let pauses: Vec<_> = (0..100).map(|_| world.fail_next_probe().as_millis()).collect();
     assert_eq!(pauses[..4], [200, 400, 500, 500]);
     assert!(pauses[4..].iter().all(|&pause| pause == 500));
 }
 
 #[test]
-fn jitter_shortens_a_pause_to_half_of_it() {
+fn jitter_shortens_a_pause_to_half_at_most() {
     let mut world = World::new();
     let error = StoreError::not_done(StoreErrorKind::Unreachable, "gone");
     for _ in 0..3 {
@@ -134,32 +135,32 @@ fn jitter_shortens_a_pause_to_half_of_it() {
 }
 
 #[test]
-fn there_is_one_probe_at_a_time_and_any_answer_closes() {
+fn one_probe_is_sent_at_a_time_and_any_answer_closes_the_breaker() {
     let mut world = World::new();
-    assert!(!world.breaker.probe(), "there is nothing to probe");
+    assert!(!world.breaker.probe(), "a closed breaker needs no probe");
     world.open();
     assert!(world.breaker.probe());
-    assert!(!world.breaker.probe(), "one is under way");
-    assert!(!world.refuse(1), "what was let through for another reason decides nothing by failing");
+    assert!(!world.breaker.probe(), "a probe is under way");
+    assert!(!world.refuse(1), "a failure of another request does not end the probe");
     assert_eq!(world.breaker.state(), BreakerState::HalfOpen);
     assert!(world.breaker.answered());
     assert_eq!((world.breaker.state(), world.breaker.reason()), (BreakerState::Closed, None));
     world.open();
-    assert!(world.breaker.answered(), "also while no probe is under way");
+    assert!(world.breaker.answered(), "an answer closes the breaker while no probe is under way, too");
 }
 
 #[test]
-fn after_it_has_closed_it_begins_with_the_shortest_pause_again() {
+fn after_closing_the_breaker_begins_with_the_shortest_pause_again() {
     let mut world = World::new();
     world.open();
-    (0..5).for_each(|_| assert!(world.probe_in_vain() > Duration::ZERO));
+    (0..5).for_each(|_| assert!(world.fail_next_probe() > Duration::ZERO));
     assert!(world.breaker.probe() && world.breaker.answered());
     world.open();
-    assert_eq!(world.probe_in_vain(), SHORTEST_PAUSE);
+    assert_eq!(world.fail_next_probe(), SHORTEST_PAUSE);
 }
 
 #[test]
-fn a_probe_that_fails_after_an_answer_came_is_one_failure_like_others() {
+fn a_probe_that_fails_after_an_answer_counts_as_one_failure() {
     let mut world = World::new();
     world.open();
     let began = world.now;
@@ -169,7 +170,7 @@ fn a_probe_that_fails_after_an_answer_came_is_one_failure_like_others() {
 }
 
 #[test]
-fn what_is_refused_was_not_done_and_is_told_why_in_the_same_words_each_time() {
+fn a_request_that_is_not_let_through_always_gets_the_same_error() {
     let mut world = World::new();
     world.open();
     world.pass(50);
@@ -184,8 +185,8 @@ fn what_is_refused_was_not_done_and_is_told_why_in_the_same_words_each_time() {
 }
 
 impl World {
-    /// An acquire is refused by the server, at once.
-    fn turn_down(&mut self, kind: StoreErrorKind) -> bool {
+    /// Sends an acquire, which the server refuses at once.
+    fn refuse_acquire(&mut self, kind: StoreErrorKind) -> bool {
         let began = self.now;
         self.pass(1);
         self.breaker.answered();
@@ -193,32 +194,32 @@ impl World {
         self.breaker.refused(Kind::Exclusive, began, &error, self.now)
     }
 
-    /// An exclusive acquire is taken in.
-    fn take_in(&mut self, granted: bool) -> bool {
+    /// Notes that the server accepted an exclusive acquire.
+    fn accept_acquire(&mut self, granted: bool) -> bool {
         self.breaker.accepted(Kind::Exclusive, granted, self.now)
     }
 }
 
 #[test]
-fn a_server_that_refuses_three_acquires_in_a_row_is_told_and_goes_on_being_asked() {
+fn a_server_that_refuses_three_acquires_in_a_row_is_reported_and_still_gets_requests() {
     let mut world = World::new();
-    assert!(!world.turn_down(StoreErrorKind::Full) && !world.turn_down(StoreErrorKind::Full));
-    assert!(!world.take_in(false), "one that it takes in counts anew");
-    assert!(!world.turn_down(StoreErrorKind::Full) && !world.turn_down(StoreErrorKind::Full));
-    assert!(world.turn_down(StoreErrorKind::Full));
+    assert!(!world.refuse_acquire(StoreErrorKind::Full) && !world.refuse_acquire(StoreErrorKind::Full));
+    assert!(!world.accept_acquire(false), "an accepted acquire resets the count");
+    assert!(!world.refuse_acquire(StoreErrorKind::Full) && !world.refuse_acquire(StoreErrorKind::Full));
+    assert!(world.refuse_acquire(StoreErrorKind::Full));
     assert_eq!(world.breaker.state(), BreakerState::Refusing);
     assert!(world.breaker.state().lets_through() && world.breaker.probe_at().is_none());
     assert_eq!((world.breaker.failures(), world.breaker.reason()), (3, Some(StoreErrorKind::Full)));
-    // It may well release what it has.
-    assert!(!world.turn_down(StoreErrorKind::Full) && !world.breaker.answered());
+    // An answer does not end the refusals: the server may still carry out releases.
+    assert!(!world.refuse_acquire(StoreErrorKind::Full) && !world.breaker.answered());
     assert_eq!((world.breaker.failures(), world.breaker.reason()), (4, Some(StoreErrorKind::Full)));
-    assert!(world.turn_down(StoreErrorKind::Denied), "it refuses for another reason");
-    assert!(!world.turn_down(StoreErrorKind::Denied));
+    assert!(world.refuse_acquire(StoreErrorKind::Denied), "the server refuses for another reason");
+    assert!(!world.refuse_acquire(StoreErrorKind::Denied));
     assert_eq!((world.breaker.failures(), world.breaker.reason()), (6, Some(StoreErrorKind::Denied)));
     world.pass(1_000);
-    assert!(world.take_in(false));
+    assert!(world.accept_acquire(false));
     assert_eq!((world.breaker.state(), world.breaker.failures()), (BreakerState::Closed, 0));
-    assert!(!world.take_in(false));
+    assert!(!world.accept_acquire(false));
 }
 
 #[test]
@@ -233,10 +234,10 @@ fn acquires_that_are_refused_together_are_one_refusal() {
 }
 
 #[test]
-fn a_server_that_refuses_may_go_and_begins_anew_when_it_is_back() {
+fn a_refusing_server_may_go_away_and_the_count_starts_again_when_it_is_back() {
     let mut world = World::new();
-    while !world.turn_down(StoreErrorKind::Full) {}
-    // An answer between two that got none.
+    while !world.refuse_acquire(StoreErrorKind::Full) {}
+    // The server answers between two requests that get no answer.
     assert!(!world.refuse(1) && !world.breaker.answered());
     assert_eq!(world.breaker.state(), BreakerState::Refusing);
     while !world.refuse(1) {}
@@ -244,54 +245,54 @@ fn a_server_that_refuses_may_go_and_begins_anew_when_it_is_back() {
     assert_eq!(world.breaker.reason(), Some(StoreErrorKind::Unreachable));
     assert!(world.breaker.answered());
     assert_eq!(world.breaker.state(), BreakerState::Closed);
-    assert!(!world.turn_down(StoreErrorKind::Full));
+    assert!(!world.refuse_acquire(StoreErrorKind::Full));
 }
 
 #[test]
-fn of_replicas_only_a_grant_says_anything() {
+fn refusals_for_lack_of_replicas_end_with_a_grant() {
     let mut world = World::new();
-    while !world.turn_down(StoreErrorKind::Unreplicated) {
-        assert!(!world.take_in(false), "it has a place in the queue");
+    while !world.refuse_acquire(StoreErrorKind::Unreplicated) {
+        assert!(!world.accept_acquire(false), "a place in the queue is no grant");
     }
-    assert!(!world.take_in(false));
-    // Those behind the ones that wait for replicas get no answer in time.
-    assert!(!world.turn_down(StoreErrorKind::TimedOut));
+    assert!(!world.accept_acquire(false));
+    // Acquires that wait for replicas block those behind them, which then time out.
+    assert!(!world.refuse_acquire(StoreErrorKind::TimedOut));
     assert_eq!(world.breaker.state(), BreakerState::Refusing);
     assert_eq!((world.breaker.failures(), world.breaker.reason()), (4, Some(StoreErrorKind::Unreplicated)));
     world.pass(1_000);
-    assert!(world.take_in(true));
+    assert!(world.accept_acquire(true));
     assert_eq!(world.breaker.state(), BreakerState::Closed);
 }
 
 #[test]
-fn a_server_that_grants_some_and_refuses_others_refuses_until_it_has_granted_for_a_second() {
+fn a_server_that_also_refuses_is_usable_after_a_second_without_refusals() {
     let mut world = World::new();
-    while !world.turn_down(StoreErrorKind::Full) {}
+    while !world.refuse_acquire(StoreErrorKind::Full) {}
     for _ in 0..100 {
         world.pass(900);
-        assert!(!world.take_in(true) && world.breaker.calm_at().is_some());
-        assert!(!world.turn_down(StoreErrorKind::Full));
-        assert_eq!((world.breaker.state(), world.breaker.calm_at()), (BreakerState::Refusing, None));
+        assert!(!world.accept_acquire(true) && world.breaker.stable_at().is_some());
+        assert!(!world.refuse_acquire(StoreErrorKind::Full));
+        assert_eq!((world.breaker.state(), world.breaker.stable_at()), (BreakerState::Refusing, None));
     }
-    assert!(!world.take_in(true));
-    assert_eq!(world.breaker.calm_at(), Some(world.now + SECOND));
+    assert!(!world.accept_acquire(true));
+    assert_eq!(world.breaker.stable_at(), Some(world.now + SECOND));
     world.pass(999);
-    assert!(!world.breaker.calm_down(world.now));
+    assert!(!world.breaker.become_stable(world.now));
     world.pass(1);
-    assert!(world.breaker.calm_down(world.now));
+    assert!(world.breaker.become_stable(world.now));
     assert_eq!((world.breaker.state(), world.breaker.reason()), (BreakerState::Closed, None));
 }
 
 #[test]
-fn only_an_acquire_of_the_kind_that_was_refused_shows_that_the_server_can_be_used() {
+fn only_an_accepted_acquire_of_the_refused_kind_shows_that_the_server_is_usable() {
     let mut world = World::new();
     for _ in 0..2 {
-        assert!(!world.turn_down(StoreErrorKind::Full));
+        assert!(!world.refuse_acquire(StoreErrorKind::Full));
         world.breaker.accepted(Kind::Shared, true, world.now);
     }
-    assert!(world.turn_down(StoreErrorKind::Full), "shared ones between them change nothing");
+    assert!(world.refuse_acquire(StoreErrorKind::Full), "shared leases granted between them change nothing");
     world.pass(10_000);
     assert!(!world.breaker.accepted(Kind::Shared, true, world.now));
-    assert_eq!((world.breaker.state(), world.breaker.calm_at()), (BreakerState::Refusing, None));
-    assert!(world.take_in(true));
+    assert_eq!((world.breaker.state(), world.breaker.stable_at()), (BreakerState::Refusing, None));
+    assert!(world.accept_acquire(true));
 }

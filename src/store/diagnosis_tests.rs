@@ -1,10 +1,12 @@
+use std::time::Duration;
+
 use super::*;
 
 fn ttl(ms: u32) -> Ttl {
     Ttl::from_millis(ms).unwrap()
 }
 
-/// A server with which nothing is wrong.
+/// Returns a server with which nothing is wrong.
 fn sound() -> ServerFacts {
     ServerFacts {
         run_id: Some("c0ffee".into()),
@@ -20,14 +22,17 @@ fn sound() -> ServerFacts {
         has_snapshots: Some(true),
         replicas: Some(0),
         replicas_needed: Some(0),
+        copy_delay: Some(Duration::ZERO),
         min_replicas: 0,
         may_not_wait: false,
         clients: Some((10, 10_000)),
         round_trip: Some(Duration::from_micros(200)),
         clock_ahead: Some(150),
-        clock_doubt: Duration::from_micros(100),
+        clock_uncertainty: Duration::from_micros(100),
         replica_clocks: Vec::new(),
         notices: true,
+        may_not_list: false,
+        may_not_count: None,
         refused: Vec::new(),
         denied: None,
     }
@@ -37,7 +42,7 @@ fn found(facts: ServerFacts, quorum: bool) -> Vec<Finding> {
     findings(&Facts::Server(Box::new(facts)), ttl(10_000), quorum)
 }
 
-/// The only finding about a server that is sound but for `change`.
+/// Returns the only finding about a server that is sound except for `change`.
 fn only(change: impl FnOnce(&mut ServerFacts)) -> (Level, &'static str, String) {
     let mut facts = sound();
     change(&mut facts);
@@ -48,7 +53,7 @@ fn only(change: impl FnOnce(&mut ServerFacts)) -> (Level, &'static str, String) 
 }
 
 #[test]
-fn a_sound_server_has_no_findings_and_neither_has_one_that_says_nothing_bad() {
+fn a_sound_server_and_a_server_that_reports_no_facts_have_no_findings() {
     assert_eq!(found(sound(), false), []);
     assert_eq!(found(sound(), true), []);
     let silent = ServerFacts { notices: true, ..ServerFacts::default() };
@@ -56,7 +61,7 @@ fn a_sound_server_has_no_findings_and_neither_has_one_that_says_nothing_bad() {
 }
 
 #[test]
-fn a_server_that_drops_keys_for_want_of_memory_drops_locks() {
+fn a_server_that_drops_keys_when_its_memory_is_full_is_reported() {
     for policy in ["allkeys-lru", "volatile-ttl"] {
         let (level, code, message) = only(|facts| {
             facts.max_memory = Some(10 << 20);
@@ -74,7 +79,7 @@ fn a_server_that_drops_keys_for_want_of_memory_drops_locks() {
 }
 
 #[test]
-fn a_server_that_refuses_writes_for_want_of_memory_takes_no_locks() {
+fn a_server_that_refuses_writes_when_its_memory_is_full_is_reported() {
     let with = |used, most, policy: &str| {
         let mut facts = sound();
         (facts.used_memory, facts.max_memory) = (used, most);
@@ -89,7 +94,7 @@ fn a_server_that_refuses_writes_for_want_of_memory_takes_no_locks() {
     assert_eq!(with(Some(900), Some(1_000), "noeviction"), []);
     assert_eq!(with(Some(u64::MAX - 1), Some(u64::MAX), "noeviction"), [(Level::Warning, "nearly-full")]);
     assert_eq!(with(Some(1_000), Some(0), "noeviction"), [], "there is no limit");
-    assert_eq!(with(None, Some(1_000), "noeviction"), [], "it does not tell");
+    assert_eq!(with(None, Some(1_000), "noeviction"), [], "the server does not report its use");
     assert_eq!(with(Some(1_000), Some(1_000), "allkeys-lru"), [(Level::Warning, "eviction")]);
     let (_, _, message) = only(|facts| (facts.used_memory, facts.max_memory) = (Some(12_345), Some(10_000)));
     assert!(
@@ -99,7 +104,7 @@ fn a_server_that_refuses_writes_for_want_of_memory_takes_no_locks() {
 }
 
 #[test]
-fn replicas_are_as_many_as_min_replicas_asks_for_and_one_more() {
+fn too_few_replicas_for_min_replicas_are_reported_and_so_is_a_lack_of_a_spare_one() {
     let with = |there: Option<u64>, min_replicas: u32| {
         let mut facts = sound();
         (facts.replicas, facts.min_replicas) = (there, min_replicas);
@@ -126,13 +131,28 @@ fn replicas_are_as_many_as_min_replicas_asks_for_and_one_more() {
     let (level, code, message) = only(|facts| (facts.min_replicas, facts.may_not_wait) = (1, true));
     assert_eq!((level, code), (Level::Error, "denied"));
     assert!(message.contains("+wait"), "{message}");
-    assert_eq!(with(None, 1), None, "it does not tell");
+    assert_eq!(with(None, 1), None, "the server does not report its replicas");
     let (_, code, _) = only(|facts| (facts.is_replica, facts.min_replicas) = (Some(true), 1));
-    assert_eq!(code, "readonly", "what replicas it has does not matter");
+    assert_eq!(code, "readonly", "the replicas of a replica do not matter");
 }
 
 #[test]
-fn what_a_restart_forgets_is_told_and_is_worse_under_a_quorum() {
+fn a_delayed_copy_to_replicas_matters_if_a_lease_waits_for_them() {
+    let with = |delay: Option<u64>, min_replicas: u32| {
+        let mut facts = sound();
+        (facts.replicas, facts.min_replicas) = (Some(2), min_replicas);
+        facts.copy_delay = delay.map(Duration::from_secs);
+        found(facts, false).into_iter().map(|finding| (finding.level, finding.code)).next()
+    };
+    assert_eq!(with(Some(5), 1), Some((Level::Warning, "copy-delay")));
+    for (delay, min_replicas) in [(Some(0), 1), (None, 1), (Some(5), 0)] {
+        let told = with(delay, min_replicas).filter(|(_, code)| *code != "replicas");
+        assert_eq!(told, None, "{delay:?} with {min_replicas}");
+    }
+}
+
+#[test]
+fn what_a_restart_forgets_is_reported_and_is_a_warning_for_a_quorum() {
     let states: [fn(&mut ServerFacts); 3] = [
         |facts| (facts.has_log, facts.has_snapshots) = (Some(false), Some(false)),
         |facts| facts.has_log = Some(false),
@@ -147,7 +167,7 @@ fn what_a_restart_forgets_is_told_and_is_worse_under_a_quorum() {
         state(&mut facts);
         let [Finding { level: Level::Warning, code: "persistence", message }] = &found(facts, true)[..]
         else {
-            panic!("under a quorum it is a warning");
+            panic!("for a quorum it is a warning");
         };
         assert!(message.contains("quorum"), "{message}");
     }
@@ -156,15 +176,15 @@ fn what_a_restart_forgets_is_told_and_is_worse_under_a_quorum() {
 }
 
 #[test]
-fn a_clock_that_is_off_by_more_than_a_second_is_told_beyond_what_the_network_may_have_added() {
+fn a_clock_that_is_wrong_by_more_than_a_second_is_reported_unless_the_network_may_be_the_cause() {
     for ahead in [1_200_000, -1_200_000] {
         let (level, code, message) = only(|facts| facts.clock_ahead = Some(ahead));
         assert_eq!((level, code), (Level::Warning, "clock"));
         assert!(message.contains(if ahead > 0 { "1.2 s ahead" } else { "1.2 s behind" }), "{message}");
     }
     let mut facts = sound();
-    (facts.clock_ahead, facts.clock_doubt) = (Some(-1_200_000), Duration::from_millis(300));
-    assert_eq!(found(facts, false), [], "that may as well be the way back");
+    (facts.clock_ahead, facts.clock_uncertainty) = (Some(-1_200_000), Duration::from_millis(300));
+    assert_eq!(found(facts, false), [], "the difference may come from the network");
 }
 
 #[test]
@@ -179,7 +199,7 @@ fn a_round_trip_of_more_than_a_twentieth_of_the_ttl_is_too_slow() {
 }
 
 #[test]
-fn what_else_there_is_has_a_code_of_its_own() {
+fn each_other_finding_has_a_code_of_its_own() {
     type Case = (fn(&mut ServerFacts), Level, &'static str);
     let cases: [Case; 7] = [
         (|facts| facts.is_replica = Some(true), Level::Error, "readonly"),
@@ -200,7 +220,7 @@ fn what_else_there_is_has_a_code_of_its_own() {
 }
 
 #[test]
-fn places_without_a_server_say_how_far_they_reach_and_unusable_ones_why_they_are() {
+fn reports_say_which_processes_a_store_without_a_server_excludes_and_why_a_store_is_unusable() {
     let of = |facts| findings(&facts, ttl(10_000), false).remove(0);
     let host = |network| Facts::Host { network, exposure: None };
     assert_eq!(of(Facts::Process).code, "process-only");
@@ -214,7 +234,7 @@ fn places_without_a_server_say_how_far_they_reach_and_unusable_ones_why_they_are
 }
 
 #[test]
-fn a_lock_file_that_other_users_can_get_at_is_told_with_the_modes() {
+fn a_lock_file_that_other_users_can_access_is_reported_with_its_mode() {
     let of = |file_mode, directory_mode| {
         let exposure = Some(Exposure { file_mode, directory_mode });
         let mut found = findings(&Facts::Host { network: None, exposure }, ttl(10_000), false);
@@ -229,25 +249,26 @@ fn a_lock_file_that_other_users_can_get_at_is_told_with_the_modes() {
     ] {
         let finding = of(file, directory);
         assert_eq!(finding.level, Level::Warning);
+        assert!(!finding.message.contains("  "), "{}", finding.message);
         assert!(told.iter().all(|part| finding.message.contains(part)), "{}", finding.message);
     }
 }
 
 #[test]
-fn a_replica_whose_clock_is_wrong_by_a_part_of_the_ttl_is_told() {
+fn a_replica_whose_clock_is_wrong_by_a_tenth_of_the_ttl_is_reported() {
     let with = |ahead_ms: i64| {
         let mut facts = sound();
         facts.replica_clocks = vec![ReplicaClock {
             replica: "redis://b:1".into(),
             ahead: ahead_ms * 1_000,
-            doubt: Duration::from_millis(5),
+            uncertainty: Duration::from_millis(5),
         }];
         found(facts, false)
             .into_iter()
             .map(|Finding { level, code, message }| ((level, code), message))
             .next()
     };
-    // The tolerance is a tenth of the ttl of 10 s, and the doubt.
+    // The tolerance is the uncertainty and a tenth of the ttl of 10 s.
     for within in [0, 1_005, -1_005] {
         assert_eq!(with(within), None, "{within} ms");
     }
@@ -261,4 +282,14 @@ fn a_replica_whose_clock_is_wrong_by_a_part_of_the_ttl_is_told() {
         assert!(words.iter().all(|word| message.contains(word)), "{message}");
     }
     assert!(with(1_007).is_some());
+}
+
+#[test]
+fn a_missing_right_that_locks_do_not_need_is_reported_with_what_does_not_work() {
+    let (level, code, message) = only(|server| server.may_not_list = true);
+    assert_eq!((level, code), (Level::Info, "no-listing"));
+    assert!(message.contains("list(), leasehold ls and leasehold watch") && message.contains("+scan"));
+    let (level, code, message) = only(|server| server.may_not_count = Some("+pubsub|numsub"));
+    assert_eq!((level, code), (Level::Info, "slow-notices"));
+    assert!(message.ends_with("needs the right +pubsub|numsub"), "{message}");
 }

@@ -1,44 +1,48 @@
-//! What can go wrong between us and a store, told apart.
+//! Classifies the errors of stores.
 
 use std::sync::Arc;
 
-/// Why a store did not do what it was asked. The names are what JavaScript sees as `error.reason`.
+/// The reason why a store did not carry out a request. JavaScript sees the name as `error.reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoreErrorKind {
     /// No connection: refused, reset, name not resolved, socket or file missing.
     Unreachable,
     /// Connected, but no answer in time.
     TimedOut,
-    /// The server has done it, but too few of its replicas had it in time for it to count.
+    /// The server carried out the request, but too few of its replicas had the lease in time for it
+    /// to count.
     Unreplicated,
-    /// The server is reading its data from disk and will answer soon (Redis `LOADING`), or is busy with
-    /// a long script (`BUSY`), or the database file stayed locked, or not all sentinels have said yet
-    /// whether a failover is under way.
+    /// The server is reading its data from disk and will answer soon (Redis `LOADING`), or is busy
+    /// with a long script (`BUSY`). Or the database file stayed locked. Or some sentinels have not
+    /// said yet whether a failover is under way.
     Loading,
-    /// The server takes no writes: a replica, mostly after a failover (Redis `READONLY`, `MASTERDOWN`).
+    /// The server takes no writes because it is a replica, mostly after a failover (Redis
+    /// `READONLY`, `MASTERDOWN`).
     ReadOnly,
-    /// The server takes no writes for want of memory or disk (Redis `OOM`, `MISCONF`, a full disk).
+    /// The server takes no writes because it has no memory or disk space left (Redis `OOM`,
+    /// `MISCONF`, a full disk).
     Full,
-    /// User, password or rights are wrong (Redis `WRONGPASS`, `NOAUTH`, `NOPERM`; file permissions).
+    /// User, password or rights are wrong (Redis `WRONGPASS`, `NOAUTH`, `NOPERM`; file
+    /// permissions).
     Denied,
     /// The user may use the server, but not that key (Redis `NOPERM`).
     Forbidden,
-    /// What answers is not a store that we can use: no Redis, too old, no database file, a database
-    /// number that does not exist.
+    /// The server or file is not a store that this library can use: no Redis, too old, no database
+    /// file, or a database number that does not exist.
     Unsupported,
-    /// The key exists and is something else than a lock (Redis `WRONGTYPE`).
+    /// The key exists, but is not a lock (Redis `WRONGTYPE`).
     WrongType,
-    /// A bug: in the store, or in this library.
+    /// A bug in the store or in this library.
     Internal,
-    /// The server can't prove that it is the one we mean: its certificate is of nobody whom we trust, made for another
-    /// name, or not valid now.
+    /// The server's certificate does not prove its identity: no trusted authority signed it, it was
+    /// made for another name, or it is not valid now.
     Untrusted,
-    /// Too few nodes of a quorum were there to grant or renew a lease; the error has the votes.
+    /// Too few nodes of a quorum answered to grant or renew a lease. The error has the votes.
     Quorum,
 }
 
 impl StoreErrorKind {
-    /// Its name in JavaScript.
+    /// Returns its name in JavaScript.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
@@ -55,7 +59,7 @@ impl StoreErrorKind {
         }
     }
 
-    /// Whether the same request may well succeed a little later, without anyone changing anything.
+    /// Returns true if the same request may succeed a little later without any change.
     pub fn is_transient(self) -> bool {
         matches!(
             self,
@@ -70,52 +74,53 @@ impl StoreErrorKind {
     }
 }
 
-/// An error of a store. Its message is made for people and never has a password in it.
+/// An error of a store. Its message is written for people and never contains a password.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct StoreError {
-    /// What went wrong.
+    /// The reason of the error.
     pub kind: StoreErrorKind,
-    /// Whether the request may have been carried out although no answer says so. A lease that may have
-    /// been granted this way has to be released.
+    /// True if the request may have been carried out although no answer says so. A lease that it
+    /// may have got has to be released.
     pub maybe_done: bool,
-    /// For people: what happened, where, and what to do about it if we know.
+    /// Says what happened, where, and what to do if that is known.
     pub message: Arc<str>,
-    /// What each node of a quorum said, in the order of the nodes; empty if it was not a quorum that failed.
+    /// The answer of each node of a quorum, in the order of the nodes. Empty if no quorum failed.
     pub votes: Arc<[Vote]>,
 }
 
-/// What one node of a quorum said.
+/// The answer of one node of a quorum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vote {
-    /// Which node: its URL without password.
+    /// The node's URL without a password.
     pub store: Arc<str>,
-    /// What it said.
-    pub said: Said,
+    /// The node's answer.
+    pub said: NodeAnswer,
 }
 
-/// What a node of a quorum said, or why it said nothing.
+/// The answer of a node of a quorum, or why there is none.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
-    /// Yes.
+pub enum NodeAnswer {
+    /// The node agreed.
     Granted,
-    /// No: somebody else holds the lock there, or waits for it.
+    /// The node refused: another client holds the lock there, or waits for it.
     Busy,
-    /// No: it knows nothing of the lease.
+    /// The node refused: it does not know the lease.
     Missing,
-    /// Nothing yet when the others had decided, so it was not waited for. One whose time was over has failed.
+    /// The node had not answered when the others had decided, so the quorum did not wait for it. A
+    /// node that timed out has failed instead.
     Unheard,
-    /// It failed, for that reason and in those words.
+    /// The node failed, with this reason and message.
     Failed(StoreErrorKind, Arc<str>),
 }
 
 impl StoreError {
-    /// An error of a request that certainly was not carried out.
+    /// Returns the error of a request that certainly was not carried out.
     pub fn not_done(kind: StoreErrorKind, message: impl Into<Arc<str>>) -> Self {
         Self { kind, maybe_done: false, message: message.into(), votes: Arc::default() }
     }
 
-    /// An error of a request that may have been carried out.
+    /// Returns the error of a request that may have been carried out.
     pub fn maybe_done(kind: StoreErrorKind, message: impl Into<Arc<str>>) -> Self {
         Self { kind, maybe_done: true, message: message.into(), votes: Arc::default() }
     }

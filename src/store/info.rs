@@ -8,7 +8,7 @@ use crate::lease::Fence;
 /// Describes a held lock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LockInfo {
-    /// Whether all leases are shared ones.
+    /// True if all leases are shared.
     pub shared: bool,
     /// The leases, in the order of their fences; at least one.
     pub leases: Vec<LeaseInfo>,
@@ -29,20 +29,20 @@ pub struct LeaseInfo {
     /// handed the lease and has not taken it up yet, and the lease is shared or the notice could
     /// not be sent.
     pub fence: Option<Fence>,
-    /// When the lease ends unless it is renewed; `None` if it never does.
+    /// The time until the lease ends if it is not renewed; `None` if it never ends.
     pub remaining: Option<Duration>,
-    /// How many servers of a quorum have the lease; `None` if the store is no quorum.
+    /// The number of servers of a quorum that have the lease; `None` if the store is no quorum.
     pub servers: Option<Servers>,
 }
 
 /// Counts the servers of a quorum that have a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Servers {
-    /// How many servers have the lease, of those that answered in time.
+    /// The number of servers that have the lease, of those that answered in time.
     pub held: u32,
-    /// How many servers the quorum has.
+    /// The number of servers of the quorum.
     pub total: u32,
-    /// How many servers did not answer in time.
+    /// The number of servers that did not answer in time.
     pub unheard: u32,
 }
 
@@ -51,7 +51,7 @@ pub struct Servers {
 pub struct WaiterInfo {
     /// The waiter's name.
     pub holder: Arc<str>,
-    /// Whether it waits for a shared lease.
+    /// True if it waits for a shared lease.
     pub shared: bool,
     /// How long it has been waiting.
     pub age: Duration,

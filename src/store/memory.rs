@@ -1,9 +1,10 @@
-//! The store in memory: one process and its worker threads, for tests and for those who need no more.
+//! The store in memory: for tests, and for programs with one process and its worker threads.
 //!
-//! [`LeaseTable`] is the whole of it and is pure: time comes in as an argument, so that any number of
-//! stores can be simulated at any instant. [`MemoryStore`] puts it behind the contract, with the real clock.
+//! [`LeaseTable`] has all rules and is pure: time comes in as an argument, so that any number of
+//! stores can be simulated at any instant. [`MemoryStore`] keeps the store contract with it, using
+//! the real clock.
 
-mod pace;
+mod fence_limiter;
 mod shared;
 mod table;
 
@@ -14,26 +15,26 @@ use std::time::Duration;
 use futures_util::future::LocalBoxFuture;
 use rustc_hash::FxHashSet;
 
-use self::shared::{Shared, lock};
+use self::shared::{SharedTable, lock};
 pub use self::table::LeaseTable;
 use super::{Answer, Listener, Request, Store, StoreError, StoreErrorKind};
 use crate::engine::clock;
 use crate::lease::{Instant, Key};
 
-/// A [`LeaseTable`] as a [`Store`]. Whoever is to share its locks shares the one `Rc`.
+/// A [`LeaseTable`] as a [`Store`]. Clients that share its locks share one `Rc`.
 #[derive(Default)]
 pub struct MemoryStore {
-    table: Shared,
+    table: SharedTable,
     listener: OnceCell<Listener>,
 }
 
 impl MemoryStore {
-    /// A store in which nothing is held.
+    /// Returns a store without leases.
     pub fn new() -> Rc<Self> {
         Rc::default()
     }
 
-    /// Opens the store of this URL. All stores of one URL in the process have the same locks.
+    /// Opens the store of `url`. All stores of one URL in the process have the same locks.
     pub fn named(url: &str) -> Rc<Self> {
         Rc::new(Self { table: shared::table(url), listener: OnceCell::new() })
     }
@@ -41,7 +42,7 @@ impl MemoryStore {
     /// Waits until `request` may be carried out.
     ///
     /// # Errors
-    /// If that is after `deadline`.
+    /// Fails if that would be after `deadline`.
     async fn wait(&self, request: &Request, deadline: Instant) -> Result<(), StoreError> {
         loop {
             let now = clock::now();
@@ -55,33 +56,34 @@ impl MemoryStore {
                 return Err(StoreError::not_done(StoreErrorKind::Loading, message));
             }
             // Waiters that were handed leases need not wait for this request.
-            self.tell();
+            self.notify();
             tokio::time::sleep(delay).await;
         }
     }
 
     /// Notifies the waiters that were handed leases.
-    fn tell(&self) {
+    fn notify(&self) {
         let notices = lock(&self.table).take_notices();
         if let Some(listener) = self.listener.get() {
             notices.into_iter().for_each(|notice| listener(notice));
         }
     }
 
-    /// How many locks are remembered, those included that ran out and were not swept yet.
+    /// Returns the number of locks that are remembered, including expired ones that no sweep has
+    /// removed.
     pub fn len(&self) -> usize {
         lock(&self.table).len()
     }
 
-    /// Whether no lock is remembered.
+    /// Returns true if no lock is remembered.
     pub fn is_empty(&self) -> bool {
         lock(&self.table).is_empty()
     }
 }
 
-/// Returns the wall clock and the monotonic clock, read in this order: the thread may lose its core
-/// in between. In the other order, [`Pace`] would take the wall clock for later than it is, and
-/// breaks would put fences ahead of it by the time that was lost.
+/// Reads the wall clock first and the monotonic clock second, because the thread may pause in
+/// between. In the other order, [`FenceLimiter`] would take the wall clock for later than it is.
+/// Breaks would then put fences ahead of the wall clock by the length of the pause.
 fn read_clocks() -> (u64, Instant) {
     let wall_us = clock::wall_us();
     (wall_us, clock::now())
@@ -107,7 +109,7 @@ impl Store for MemoryStore {
                 }
                 answers.push(lock(&self.table).apply(request, now, wall_us));
             }
-            self.tell();
+            self.notify();
             answers
         })
     }
@@ -122,7 +124,7 @@ impl Store for MemoryStore {
     }
 
     fn listen(&self, listener: Listener) {
-        // The contract says once; a second one would find the first in its place.
+        // The contract allows one call. A second listener would be ignored.
         let _ = self.listener.set(listener);
     }
 

@@ -19,7 +19,7 @@ pub fn printable(text: &str, most: usize) -> String {
             '\n' => shown.push_str("\\n"),
             '\r' => shown.push_str("\\r"),
             '\t' => shown.push_str("\\t"),
-            _ if steers(letter) => {
+            _ if is_control(letter) => {
                 // Writing to a string does not fail.
                 let _ = write!(shown, "\\u{{{:x}}}", u32::from(letter));
             }
@@ -30,7 +30,7 @@ pub fn printable(text: &str, most: usize) -> String {
 }
 
 /// Returns true for control characters, line separators, and marks that change the text direction.
-fn steers(letter: char) -> bool {
+fn is_control(letter: char) -> bool {
     letter.is_control()
         || matches!(
             letter,
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_a_terminal_is_escaped_once() {
+    fn characters_that_control_a_terminal_are_escaped_once() {
         let text = "\u{1b}[2J\r\n\ta\u{7f}\u{9b}31m\u{202e}b\u{2066}\u{200e}\u{61c}\u{2028}\0 é 日 \\n";
         let shown = "\\u{1b}[2J\\r\\n\\ta\\u{7f}\\u{9b}31m\\u{202e}b\\u{2066}\\u{200e}\\u{61c}\\u{2028}\\u{0} é 日 \\n";
         assert_eq!(printable(text, 100), shown);
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_no_more_characters_than_are_wanted() {
+    fn the_text_is_cut_off_after_the_given_number_of_characters() {
         assert_eq!(printable("ééé", 3), "ééé");
         assert_eq!(printable("éééé", 3), "ééé…");
         assert_eq!(printable(&"\u{1b}".repeat(1_000_000), 2), "\\u{1b}\\u{1b}…");

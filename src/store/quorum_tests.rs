@@ -3,9 +3,9 @@ use tokio::runtime::{Builder, LocalOptions};
 
 use crate::lease::Token;
 use crate::store::memory::MemoryStore;
-use crate::store::{Reply, Said, Vote};
+use crate::store::{NodeAnswer, Reply, Vote};
 
-/// A store that panics whatever it is asked.
+/// A store that panics at every request.
 struct Broken;
 
 impl Store for Broken {
@@ -20,7 +20,7 @@ impl Store for Broken {
     }
 }
 
-/// A quorum of three, of which so many are broken.
+/// Creates a quorum of three nodes, of which `broken` panic.
 fn quorum(broken: usize) -> Rc<QuorumStore> {
     let node = |node: usize| -> Rc<dyn Store> {
         if node < broken { Rc::new(Broken) } else { MemoryStore::named(&format!("memory:broken-{node}")) }
@@ -28,7 +28,7 @@ fn quorum(broken: usize) -> Rc<QuorumStore> {
     QuorumStore::new((0..3).map(|index| (format!("n{index}").into(), node(index))).collect())
 }
 
-/// A store that does nothing until so many requests have failed.
+/// A store that fails this many batches before it works.
 struct Away(Cell<usize>);
 
 impl Store for Away {
@@ -64,20 +64,20 @@ fn a_node_that_panics_is_one_that_fails_and_nobody_waits_for_it() {
         for broken in 0..=1 {
             let quorum = quorum(broken);
             assert_eq!(ping(quorum.clone()).await, Ok(Reply::Ready), "{broken} broken");
-            // What the last node says is on its way.
+            // The answer of the last node is on its way.
             tokio::time::sleep(Duration::from_millis(1)).await;
-            assert_eq!(quorum.council.borrow().concerns(), 0, "{broken} broken");
+            assert_eq!(quorum.coordinator.borrow().concerns(), 0, "{broken} broken");
         }
         let error = ping(quorum(2)).await.unwrap_err();
         let why =
-            |vote: &Vote| matches!(&vote.said, Said::Failed(_, why) if why.contains("n1 failed by a bug"));
+            |vote: &Vote| matches!(&vote.said, NodeAnswer::Failed(_, why) if why.contains("n1 failed by a bug"));
         assert!(error.maybe_done && error.votes.iter().any(why), "{error:?}");
     });
 }
 
 #[test]
 fn a_node_that_is_away_for_a_while_is_told_of_a_release_before_the_quorum_closes() {
-    // In real time, by which the council goes.
+    // Use real time, because the coordinator's clock does not stop with tokio's.
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     runtime.unwrap().block_on(async {
         let nodes: [Rc<dyn Store>; 3] =

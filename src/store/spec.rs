@@ -1,4 +1,4 @@
-//! Which store a URL names.
+//! Tells which store a URL names.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::breaker::Limits;
-use super::guarded::Guarded;
+use super::breaker_store::BreakerStore;
 use super::memory::MemoryStore;
 use super::quorum::{self, QuorumStore};
 use super::{Access, Store};
-// Renamed, so that a search for the crate of that name finds only the module that may use it.
+// The new name lets a search for the crate `redis` find only the module that may use it.
 use super::redis as redis_store;
 use super::sqlite::{self, LockFile, SqliteStore};
 
@@ -21,20 +21,21 @@ pub enum StoreSpec {
     Memory(String),
     /// `sqlite:PATH`: a file, shared by the processes of this host.
     Sqlite(Arc<LockFile>),
-    /// `redis://…`, `rediss://…`, `redis+unix://…`: one Redis server; `redis-sentinel://…`: the one that
-    /// sentinels name.
+    /// `redis://…`, `rediss://…`, `redis+unix://…`: one Redis server. `redis-sentinel://…`: the
+    /// server that sentinels name.
     Redis(redis_store::RedisAddress),
     /// `redis-cluster://…`: a Redis Cluster.
     RedisCluster(redis_store::ClusterAddress),
-    /// Several stores of which a majority makes a lease.
+    /// Several stores, of which a majority makes a lease.
     Quorum(Vec<StoreSpec>),
 }
 
 impl StoreSpec {
-    /// Reads a store URL. User and password of `access` are those that the URL lacks; it may have the same, and no others.
+    /// Reads a store URL. `access` adds a user and a password that the URL lacks. If both have
+    /// them, they must be the same.
     ///
     /// # Errors
-    /// Returns what is wrong with the URL, for people. The text has no part that may be a password.
+    /// Says what is wrong with the URL, for people. The text has no part that may be a password.
     pub fn parse(url: &str, access: &Access) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once(':') else {
             return Err(format!("the store URL has no scheme ({KNOWN})"));
@@ -65,10 +66,12 @@ impl StoreSpec {
         }
     }
 
-    /// Reads the URL of a store, or those of the nodes of a quorum. Who we are there is the same at each.
+    /// Reads the URL of a store, or the URLs of the nodes of a quorum. All nodes get the same
+    /// credentials.
     ///
     /// # Errors
-    /// As [`StoreSpec::parse`]; and for too few nodes, too many, or one that is named twice.
+    /// As [`StoreSpec::parse`]. Also fails if there are too few nodes or too many, or if one is
+    /// named twice.
     pub fn parse_all(urls: &[String], access: &Access) -> Result<Self, String> {
         if let [url] = urls {
             return Self::parse(url, access);
@@ -96,14 +99,14 @@ impl StoreSpec {
         Ok(Self::Quorum(nodes))
     }
 
-    /// Opens the store. It connects when it is first asked something.
+    /// Opens the store. The store connects at its first request.
     pub fn open(&self) -> Rc<dyn Store> {
         match self {
             Self::Memory(name) => MemoryStore::named(&format!("memory:{name}")),
             Self::Sqlite(file) => SqliteStore::open(file.path().into()),
             Self::Redis(address) => {
                 let store = redis_store::RedisStore::new(address.clone());
-                Guarded::new(store, address.to_string(), Limits::default())
+                BreakerStore::new(store, address.to_string(), Limits::default())
             }
             Self::RedisCluster(address) => redis_store::ClusterStore::new(address.clone()),
             Self::Quorum(nodes) => {
@@ -112,9 +115,11 @@ impl StoreSpec {
         }
     }
 
-    /// The most requests that it is best sent together: enough to spread the cost of a round trip thin, few enough that
-    /// the store works on the next ones while the answers to these are on their way. A quorum gathers by itself what goes to the
-    /// same node, and answers each request when most nodes have: not one of them shall wait for another.
+    /// Returns the largest number of requests to send in one batch. If this is larger, the store is
+    /// idle while answers are on their way; if it is smaller, each request bears more of the cost
+    /// of a round trip. A quorum itself collects the requests for each node, and answers a request
+    /// as soon as a majority of the nodes has. So its requests come one by one, and none waits for
+    /// another.
     pub fn batch(&self) -> usize {
         match self {
             Self::Quorum(_) => 1,
@@ -122,10 +127,11 @@ impl StoreSpec {
         }
     }
 
-    /// The servers behind circuit breakers, as those call them: URLs without passwords.
+    /// Returns the servers behind circuit breakers, as the breakers name them: URLs without
+    /// passwords.
     pub fn servers(&self) -> Vec<String> {
         match self {
-            // The nodes of a cluster come and go, and each is left alone as long as it fails.
+            // The nodes of a cluster come and go. Each node has its own rule for failures.
             Self::Memory(_) | Self::Sqlite(_) | Self::RedisCluster(_) => Vec::new(),
             Self::Redis(address) => vec![address.to_string()],
             Self::Quorum(nodes) => nodes.iter().flat_map(Self::servers).collect(),
@@ -141,7 +147,7 @@ impl StoreSpec {
             Self::Redis(address) => format!("redis:{}", address.identity()),
             Self::RedisCluster(address) => format!("redis-cluster:{}", address.identity()),
             Self::Quorum(nodes) => {
-                // In whatever order they were named.
+                // The order in which the nodes were named does not matter.
                 let mut nodes: Vec<String> = nodes.iter().map(Self::identity).collect();
                 nodes.sort_unstable();
                 format!("quorum:{nodes:?}")
@@ -150,7 +156,7 @@ impl StoreSpec {
     }
 }
 
-/// For people: the URL without password.
+/// Shows the URL without a password.
 impl fmt::Display for StoreSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -175,7 +181,8 @@ const BATCH: usize = 64;
 const KNOWN: &str = "known are memory:NAME, sqlite:PATH, redis://…, rediss://…, redis+unix://…, redis-sentinel://… and \
      redis-cluster://…";
 
-/// What stands behind the slashes of a URL of that scheme, if it has some.
+/// Returns what follows the slashes in a URL of that scheme, or `None` if such a URL has no
+/// slashes.
 fn after_slashes(scheme: &str) -> Option<&'static str> {
     Some(match scheme {
         "redis" | "rediss" | "redis-cluster" | "rediss-cluster" => "HOST:6379",
@@ -185,7 +192,8 @@ fn after_slashes(scheme: &str) -> Option<&'static str> {
     })
 }
 
-/// An absolute path, the same for every way in which the file's directory can be named. Empty is the default file.
+/// Returns an absolute path, which is the same for all ways to name the file's directory. An empty
+/// path is the default file.
 fn sqlite_path(given: &str) -> Result<PathBuf, String> {
     if given.is_empty() {
         return sqlite::default_path();
@@ -193,12 +201,21 @@ fn sqlite_path(given: &str) -> Result<PathBuf, String> {
     if given.contains('\0') {
         return Err("a path has no NUL character".into());
     }
-    let path = given.strip_prefix("//").unwrap_or(given);
+    let path = match given.strip_prefix("//") {
+        // A password would be in all messages about the file.
+        Some(rest) if rest.split('/').next().is_some_and(|host| host.contains('@')) => {
+            return Err(
+                "a lock file has no user, password or host: write sqlite:/PATH, or a server's URL".into()
+            );
+        }
+        rest => rest.unwrap_or(given),
+    };
     let path = std::path::absolute(path).map_err(|error| format!("sqlite:{given}: {error}"))?;
     let Some(name) = path.file_name() else { return Err(format!("sqlite:{given} names no file")) };
     let directory = path.parent().unwrap_or(Path::new("/"));
-    // A directory that isn't there yet is an error of the store, told when it is first used.
-    Ok(dunce::canonicalize(directory).map_or_else(|_| path.clone(), |directory| directory.join(name)))
+    // If the directory does not exist yet, or is a link that is refused, the store reports that at
+    // its first request.
+    Ok(sqlite::resolve(directory).map_or_else(|_| path.clone(), |directory| directory.join(name)))
 }
 
 #[cfg(test)]
@@ -210,8 +227,12 @@ mod tests {
         for url in
             ["", "secret", "secret:x", "secret@host:6379", "user:secret@host", "http://user:secret@host"]
         {
-            let said = StoreSpec::parse(url, &Access::default()).expect_err(url);
-            assert!(said.contains("known are memory:NAME") && !said.contains("secret"), "{said}");
+            let message = StoreSpec::parse(url, &Access::default()).expect_err(url);
+            assert!(message.contains("known are memory:NAME") && !message.contains("secret"), "{message}");
+        }
+        for url in ["sqlite://:secret@host/x.db", "sqlite://user:secret@/x.db"] {
+            let message = StoreSpec::parse(url, &Access::default()).expect_err(url);
+            assert!(message.contains("write sqlite:/PATH") && !message.contains("secret"), "{message}");
         }
         for (url, like) in [
             ("redis:/secret", "redis://HOST:6379"),
@@ -221,12 +242,12 @@ mod tests {
             ("redis-sentinel:h/m", "redis-sentinel://HOST:26379/MASTER"),
             ("redis-cluster:secret", "redis-cluster://HOST:6379"),
         ] {
-            let said = StoreSpec::parse(url, &Access::default()).expect_err(url);
-            assert!(said.ends_with(like) && !said.contains("secret"), "{said}");
+            let message = StoreSpec::parse(url, &Access::default()).expect_err(url);
+            assert!(message.ends_with(like) && !message.contains("secret"), "{message}");
         }
         let access = Access { password: Some("secret".into()), ..Access::default() };
-        let said = StoreSpec::parse("memory:x", &access).unwrap_err();
-        assert!(said.contains("password") && !said.contains("secret"), "{said}");
+        let message = StoreSpec::parse("memory:x", &access).unwrap_err();
+        assert!(message.contains("password") && !message.contains("secret"), "{message}");
     }
 
     #[test]
@@ -241,7 +262,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn an_identity_stays_what_it_was_when_the_url_was_read() {
+    fn an_identity_does_not_change_after_the_url_was_read() {
         let directory = std::env::temp_dir().join(format!("leasehold-spec-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&directory).unwrap();
         let spec = |name: &str| {

@@ -1,7 +1,9 @@
-//! Whom we trust over TLS, and who we are: certificates and keys, in the form in which people keep them (PEM).
+//! Reads the certificates and keys for TLS: the authorities that a client trusts, and its own
+//! identity. Both are PEM texts.
 //!
-//! A server's certificate is always verified, and nothing switches that off: a lock that anybody on the way can grant is
-//! none. Who has made a certificate by themselves names the authority that signed it.
+//! A server's certificate is always verified, and no setting switches that off: otherwise, an
+//! attacker between client and server could grant locks. For a self-made certificate, users name
+//! the authority that signed it.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -18,37 +20,42 @@ use tokio_rustls::rustls::{Error as TlsError, InconsistentKeys, RootCertStore};
 
 /// The authorities that this machine trusts, once they have been read.
 static SYSTEM: OnceCell<Arc<RootCertStore>> = OnceCell::const_new();
-/// Pure Rust and what `ring` brings along: it is built by a C compiler alone.
+/// The provider needs only a C compiler to be built.
 static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(ring::default_provider()));
 
-/// The settings as texts. Neither kept nor shown.
+/// The settings as texts. The store neither keeps nor shows them.
 #[derive(Clone, Default)]
 pub struct TlsTexts {
-    /// Certificates of authorities to trust instead of the system's: PEM, each text with one or more. Empty: the system's.
+    /// Certificates of the authorities to trust, as PEM; each text has one or more. If it is empty,
+    /// the client trusts the system's authorities.
     pub ca: Vec<String>,
-    /// Our own certificate, and after it those that lead to its authority: PEM. Goes with `key`.
+    /// The client's own certificate, followed by those that lead to its authority, as PEM. Needs
+    /// `key`.
     pub cert: Option<String>,
     /// The private key of `cert`, not encrypted: PEM of PKCS#8, PKCS#1 or SEC1.
     pub key: Option<String>,
-    /// The name or IP address that the server's certificate must be made for. `None`: the host that is connected to.
+    /// The name or IP address that the server's certificate must be made for. `None` stands for the
+    /// host of the connection.
     pub servername: Option<String>,
 }
 
-/// Whom to trust, and who we are. The default trusts the system's authorities, and is nobody.
+/// The authorities to trust, and the client's own identity. The default trusts the system's
+/// authorities, and has no identity.
 ///
-/// Two are equal if they were made of the same certificates, key and name. `Debug` shows none of them.
+/// Two values are equal if they were made from the same certificates, key and name. `Debug` shows
+/// none of them.
 #[derive(Clone, Default)]
 pub struct Tls(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// `None`: the system's.
+    /// The authorities to trust; `None` stands for the system's.
     roots: Option<Arc<RootCertStore>>,
     identity: Option<Arc<CertifiedKey>>,
     servername: Option<ServerName<'static>>,
-    /// A keyed hash of all that, which means something in this process only.
+    /// A keyed hash of these settings, which is valid in this process only.
     digest: u64,
-    /// Made when it is first needed, because reading the system's authorities takes time.
+    /// Made at the first use, because reading the system's authorities takes time.
     config: OnceCell<Arc<ClientConfig>>,
 }
 
@@ -56,7 +63,7 @@ impl Tls {
     /// Reads the settings.
     ///
     /// # Errors
-    /// For people, without any part of a key: which of them can't be used, and why.
+    /// Says which setting can't be used and why, without any part of a key.
     pub fn parse(texts: &TlsTexts) -> Result<Self, String> {
         static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         if texts.ca.is_empty() && (&texts.cert, &texts.key, &texts.servername) == (&None, &None, &None) {
@@ -86,39 +93,39 @@ impl Tls {
         })))
     }
 
-    /// The same for two that are equal; means something in this process only.
+    /// Returns a number that is the same for two equal values. It is valid in this process only.
     pub fn digest(&self) -> u64 {
         self.0.digest
     }
 
-    /// Whether the authorities are those that the user named, and not the system's.
+    /// Returns true if the user named the authorities.
     pub fn has_own_authorities(&self) -> bool {
         self.0.roots.is_some()
     }
 
-    /// Whether we have a certificate of our own to show.
+    /// Returns true if the client has a certificate of its own.
     pub fn has_identity(&self) -> bool {
         self.0.identity.is_some()
     }
 
-    /// The name that a server's certificate must be made for.
+    /// Returns the name that a server's certificate must be made for.
     ///
     /// # Errors
-    /// The host can't be in a certificate, and no other name was given.
+    /// Fails if a certificate can't contain `host`, and no other name was given.
     pub fn server_name(&self, host: &str) -> Result<ServerName<'static>, String> {
         if let Some(name) = &self.0.servername {
             return Ok(name.clone());
         }
-        // What follows a % names a network interface of ours.
+        // The part after % names a network interface of this machine.
         let host = host.split('%').next().unwrap_or_default();
         ServerName::try_from(host.to_owned())
             .map_err(|_| format!("{host:?} can't be the name in a certificate; give that as tls.servername"))
     }
 
-    /// What a connection is made with.
+    /// Returns the configuration for a connection.
     ///
     /// # Errors
-    /// No authority is trusted here, and none was given.
+    /// Fails if this machine trusts no authority, and none was given.
     pub async fn config(&self) -> Result<Arc<ClientConfig>, String> {
         let make = || async {
             let roots = match &self.0.roots {
@@ -140,8 +147,9 @@ impl Tls {
         self.0.config.get_or_try_init(make).await.cloned()
     }
 
-    /// Settings that trust nobody: with them a handshake tells whether somebody speaks TLS, and never succeeds.
-    pub fn distrustful() -> Self {
+    /// Returns settings that trust no authority. A handshake with them shows whether the server
+    /// speaks TLS, and never succeeds.
+    pub fn trusting_nobody() -> Self {
         let roots = Some(Arc::new(RootCertStore::empty()));
         Self(Arc::new(Inner { roots, ..Inner::default() }))
     }
@@ -162,11 +170,12 @@ impl fmt::Debug for Tls {
 }
 
 async fn system_roots() -> Result<Arc<RootCertStore>, String> {
-    // Some systems have them in hundreds of files, and other locks must not wait for that.
+    // Some systems have hundreds of files to read, and other locks must not wait for that.
     let found = spawn_blocking(rustls_native_certs::load_native_certs).await;
     let found = found.map_err(|_| "reading the authorities that this system trusts failed".to_owned())?;
     let mut roots = RootCertStore::empty();
-    // Those that can't be read are mostly relics that nothing uses; one that is missed makes a clear error by itself.
+    // Most certificates that can't be read are old and unused. If a needed one is missing, the
+    // connection fails with a clear error.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
@@ -188,7 +197,7 @@ fn roots(authorities: Vec<CertificateDer<'static>>) -> Result<RootCertStore, Str
     Ok(roots)
 }
 
-/// The certificates in `text`, at least one.
+/// Returns the certificates in `text`, at least one.
 fn certificates(name: &str, text: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let all = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
     match all {
@@ -206,7 +215,7 @@ fn private_key(text: &str) -> Result<PrivateKeyDer<'static>, String> {
     if text.contains("ENCRYPTED") {
         return Err("tls.key is encrypted: decrypt it before, as with `openssl pkey -in key.pem`".into());
     }
-    // Whatever the reader says of it may repeat what it read.
+    // Do not pass on the parser's message, which may repeat parts of the key.
     PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|error| match error {
         PemError::Base64Decode(_) | PemError::MissingSectionEnd { .. } => {
             "tls.key is cut off or damaged".to_owned()

@@ -8,11 +8,11 @@ fn pair() -> (String, String) {
 }
 
 fn refused(texts: TlsTexts) -> String {
-    let said = Tls::parse(&texts).expect_err("it was accepted");
+    let message = Tls::parse(&texts).expect_err("the settings must be refused");
     for secret in [texts.key, texts.cert].into_iter().flatten() {
-        assert!(!secret.lines().any(|line| line.len() > 20 && said.contains(line)), "{said}");
+        assert!(!secret.lines().any(|line| line.len() > 20 && message.contains(line)), "{message}");
     }
-    said
+    message
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn certificates_and_keys_are_read() {
     let (ca, _) = pair();
     let (cert, key) = pair();
     let texts = TlsTexts {
-        // One text may have many, and anything in between.
+        // One text may have many certificates, and other lines between them.
         ca: vec![format!("# ours\n{ca}\n{ca}"), ca.clone()],
         cert: Some(cert),
         key: Some(key),
@@ -34,18 +34,18 @@ fn certificates_and_keys_are_read() {
 }
 
 #[test]
-fn the_name_is_the_hosts_unless_another_is_given() {
+fn the_name_is_that_of_the_host_unless_another_is_given() {
     let tls = Tls::default();
     for host in ["redis.example", "my_redis", "10.0.0.1", "::1"] {
         assert_eq!(tls.server_name(host).unwrap(), ServerName::try_from(host).unwrap());
     }
     assert_eq!(tls.server_name("fe80::1%eth0").unwrap(), ServerName::try_from("fe80::1").unwrap());
-    let said = tls.server_name("a..b").unwrap_err();
-    assert!(said.contains("tls.servername"), "{said}");
+    let message = tls.server_name("a..b").unwrap_err();
+    assert!(message.contains("tls.servername"), "{message}");
 }
 
 #[test]
-fn what_can_not_be_meant_is_refused_without_the_key() {
+fn wrong_settings_are_refused_with_an_error_that_does_not_show_the_key() {
     let (cert, key) = pair();
     let (_, other) = pair();
     let with = |cert: &str, key: &str| TlsTexts {
@@ -87,7 +87,7 @@ fn what_can_not_be_meant_is_refused_without_the_key() {
 }
 
 #[test]
-fn different_settings_are_told_apart() {
+fn different_settings_are_not_equal() {
     let (cert, key) = pair();
     let (other, other_key) = pair();
     let own = |cert: &str, key: &str| TlsTexts {

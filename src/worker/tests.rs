@@ -1,4 +1,4 @@
-//! Every transition by name, and then every state that any sequence of events leads to.
+//! Tests every transition by name, and then every state that any sequence of events leads to.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use super::Event::*;
 use super::State::*;
 use super::*;
 
-/// A worker after `events`, whose effects along the way do not matter.
+/// Returns a worker after `events`, ignoring their effects.
 fn after(events: &[Event]) -> Worker {
     let mut worker = Worker::default();
     for event in events {
@@ -24,21 +24,21 @@ fn check(before: &[Event], event: Event, state: State, effects: &[Effect]) {
 }
 
 #[test]
-fn it_campaigns_from_its_start_and_only_once() {
+fn a_worker_starts_one_campaign() {
     check(&[], Start, Acquiring, &[TryAcquire]);
     check(&[Start], Start, Acquiring, &[]);
     check(&[Start, Granted], Start, Working, &[]);
 }
 
 #[test]
-fn it_stands_in_line_for_a_held_lock_and_looks_anew_when_the_interval_is_over() {
+fn a_worker_queues_for_a_held_lock_and_tries_again_after_the_interval() {
     check(&[Start], Busy, Waiting, &[Queue]);
     check(&[Start, Busy], Busy, Acquiring, &[TryAcquire]);
     check(&[Start, Busy], Granted, Working, &[StartWork]);
 }
 
 #[test]
-fn it_rests_when_the_store_fails_and_goes_on_for_ever() {
+fn a_worker_pauses_when_the_store_fails_and_tries_again() {
     check(&[Start], Unavailable, Waiting, &[Sleep]);
     check(&[Start, Unavailable], Rested, Acquiring, &[TryAcquire]);
     check(&[Start, Busy], Unavailable, Waiting, &[Sleep]);
@@ -54,7 +54,7 @@ fn a_lost_lease_ends_the_work_before_the_next_campaign() {
 }
 
 #[test]
-fn failed_work_is_ended_and_its_lease_given_to_others_before_it_is_tried_again() {
+fn failed_work_ends_and_releases_its_lease_before_the_next_try() {
     check(&[Start, Granted], WorkFailed, Pausing, &[EndWork]);
     check(&[Start, Granted, WorkFailed], WorkEnded, Releasing, &[Release]);
     check(&[Start, Granted, WorkFailed, WorkEnded], Released, Waiting, &[Sleep]);
@@ -68,7 +68,7 @@ fn a_lease_lost_while_its_failed_work_ends_is_not_released() {
 }
 
 #[test]
-fn stop_ends_the_work_and_then_releases_and_then_rests() {
+fn stop_ends_the_work_then_releases_then_rests() {
     check(&[Start, Granted], Stop, Cleanup, &[EndWork]);
     check(&[Start, Granted, Stop], WorkEnded, Releasing, &[Release]);
     check(&[Start, Granted, Stop, WorkEnded], Released, Idle, &[Rest]);
@@ -76,7 +76,7 @@ fn stop_ends_the_work_and_then_releases_and_then_rests() {
 }
 
 #[test]
-fn a_lease_lost_while_it_is_stopped_is_not_released() {
+fn a_lease_lost_during_a_stop_is_not_released() {
     check(&[Start, Granted, Stop], Lost, Cleanup, &[]);
     check(&[Start, Granted, Stop, Lost], WorkEnded, Idle, &[Rest]);
     check(&[Start, Granted, Stop, WorkEnded], Lost, Releasing, &[]);
@@ -84,7 +84,7 @@ fn a_lease_lost_while_it_is_stopped_is_not_released() {
 }
 
 #[test]
-fn stop_cancels_the_campaign_and_gives_back_what_crossed_the_cancellation() {
+fn stop_cancels_the_campaign_and_releases_a_lease_granted_meanwhile() {
     check(&[Start], Stop, Releasing, &[Cancel]);
     check(&[Start, Stop], Unavailable, Idle, &[Rest]);
     check(&[Start, Stop], Busy, Idle, &[Rest]);
@@ -103,13 +103,13 @@ fn stop_while_pausing_comes_to_rest_instead_of_campaigning() {
 }
 
 #[test]
-fn stop_at_rest_is_answered_at_once() {
+fn stop_of_an_idle_worker_is_answered_at_once() {
     check(&[], Stop, Idle, &[Rest]);
     check(&[Start, Granted, Stop, WorkEnded, Released], Stop, Idle, &[Rest]);
 }
 
 #[test]
-fn start_while_stopping_starts_anew_after_the_rest() {
+fn start_while_stopping_starts_again_after_the_rest() {
     check(&[Start, Granted, Stop], Start, Cleanup, &[]);
     check(&[Start, Granted, Stop, Start, WorkEnded], Released, Acquiring, &[Rest, TryAcquire]);
     check(&[Start, Stop, Start], Unavailable, Acquiring, &[Rest, TryAcquire]);
@@ -117,11 +117,11 @@ fn start_while_stopping_starts_anew_after_the_rest() {
     check(&[Start, Granted, Stop, Start, Stop, WorkEnded], Released, Idle, &[Rest]);
 }
 
-/// The world around a worker, as far as it matters: what goes on because of its effects.
+/// A worker and what its effects have started.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 struct World {
     worker: Worker,
-    /// The one effect whose end has not come yet.
+    /// The one effect that has not ended yet.
     under_way: Option<Effect>,
     working: bool,
     held: bool,
@@ -175,20 +175,24 @@ impl World {
     fn act(&mut self, effect: Effect, before: &World, event: Event) {
         let place = || format!("{effect:?} by {event:?} in {before:?}");
         if !matches!(effect, StartWork | Cancel | Rest) {
-            assert!(self.under_way.is_none(), "two things at once: {}", place());
+            assert!(self.under_way.is_none(), "two effects at once: {}", place());
             self.under_way = Some(effect);
         }
         match effect {
-            TryAcquire | Queue | Sleep => assert!(!self.working && !self.held, "too early: {}", place()),
+            TryAcquire | Queue | Sleep => assert!(
+                !self.working && !self.held,
+                "the worker asks while it works or holds the lease: {}",
+                place()
+            ),
             StartWork => {
-                assert!(self.held && !self.working, "without a lease, or twice: {}", place());
+                assert!(self.held && !self.working, "work starts without a lease, or twice: {}", place());
                 self.working = true;
             }
-            EndWork => assert!(self.working, "nothing to end: {}", place()),
-            Release => assert!(self.held && !self.working, "before the work's end: {}", place()),
+            EndWork => assert!(self.working, "no work to end: {}", place()),
+            Release => assert!(self.held && !self.working, "released before the work has ended: {}", place()),
             Cancel => assert!(matches!(self.under_way, Some(TryAcquire | Queue | Sleep)), "{}", place()),
             Rest => {
-                assert!(!self.working && !self.held && self.under_way.is_none(), "no rest: {}", place());
+                assert!(!self.working && !self.held && self.under_way.is_none(), "not at rest: {}", place());
                 self.stop_unanswered = false;
             }
         }
@@ -196,13 +200,14 @@ impl World {
 }
 
 #[test]
-fn in_every_state_that_can_be_reached_the_promises_hold() {
+fn the_promises_hold_in_every_reachable_state() {
     let mut seen = HashSet::from([World::default()]);
     let mut unexplored = vec![World::default()];
     while let Some(world) = unexplored.pop() {
         let resting = world.worker.state() == Idle;
         assert_eq!(resting, world == World { worker: Worker::default(), ..World::default() }, "{world:?}");
-        // Something always goes on that brings it further, so it can neither hang nor leave a stop unanswered.
+        // Something is always under way that leads to the next state, so the worker never hangs and
+        // every stop is answered.
         assert!(resting || world.working || world.under_way.is_some(), "stuck: {world:?}");
         assert!(!world.stop_unanswered || world.under_way.is_some(), "never stops: {world:?}");
         for event in world.possible() {
@@ -216,25 +221,25 @@ fn in_every_state_that_can_be_reached_the_promises_hold() {
 }
 
 #[test]
-fn after_a_stop_every_way_leads_to_rest_in_a_few_steps() {
+fn after_a_stop_the_worker_rests_within_two_steps() {
     fn longest(world: &World, limit: u32) -> u32 {
-        assert!(limit > 0, "no rest in sight: {world:?}");
+        assert!(limit > 0, "the worker does not come to rest: {world:?}");
         let steps = world.ends().iter().map(|end| world.step(*end));
         steps
             .map(|next| if next.worker.state() == Idle { 1 } else { 1 + longest(&next, limit - 1) })
             .max()
             .unwrap_or(0)
     }
-    for road in
+    for events in
         [&[Start][..], &[Start, Busy], &[Start, Unavailable], &[Start, Granted], &[Start, Granted, Lost]]
     {
-        let world = road.iter().fold(World::default(), |world, event| world.step(*event));
-        assert!(longest(&world.step(Stop), 5) <= 2, "{road:?}");
+        let world = events.iter().fold(World::default(), |world, event| world.step(*event));
+        assert!(longest(&world.step(Stop), 5) <= 2, "{events:?}");
     }
 }
 
 #[test]
-fn events_that_mean_nothing_change_nothing() {
+fn events_without_a_meaning_change_nothing() {
     for event in [Granted, Busy, Unavailable, Rested, Lost, WorkFailed, WorkEnded, Released] {
         check(&[], event, Idle, &[]);
     }

@@ -1,23 +1,23 @@
-//! One token and what its owner does with it.
+//! Simulates the owner of one token.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::lease::{Fence, Instant, Key, Mode, Token, Ttl};
-use leasehold::store::{Ask, Place, Reply, Request, Source};
+use leasehold::store::{AcquireRequest, Place, Reply, Request, Source};
 
-/// What an owner is after.
+/// The goal of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aim {
-    /// To hold the lease.
-    Get,
-    /// To take over the lease of another token.
-    Inherit(Token),
-    /// To keep it until then.
+pub enum Goal {
+    /// Gets the lease.
+    Acquire,
+    /// Takes over the lease of another token.
+    Adopt(Token),
+    /// Keeps the lease until then.
     Keep { until: Instant },
-    /// To give up whatever it has.
+    /// Releases the lease, or leaves the queue.
     Leave,
-    /// Nothing any more: it has left, or it has died.
+    /// Does nothing: the owner has left or died.
     Nothing,
 }
 
@@ -26,21 +26,21 @@ pub struct Actor {
     pub number: u64,
     pub mode: Mode,
     pub ttl: Ttl,
-    pub aim: Aim,
-    /// Whether it stands in line.
+    pub goal: Goal,
+    /// True if the actor waits in the queue.
     pub waits: bool,
     pub fences: u32,
     /// The last fence that the actor used, and the last one that it may use. `None` if it took its
     /// lease over.
     used: Option<Fence>,
     last: Option<Fence>,
-    /// Until when it may believe in its lease.
-    pub believes: Instant,
-    /// How many were before it when it was told last, since when the network works.
+    /// When its lease ends, as far as the actor knows.
+    pub holds_until: Instant,
+    /// How many waiters were before the actor when the store last said so while the network worked.
     pub ahead: Option<u32>,
 }
 
-/// The modes of one lock: its owners agree on how many it bears.
+/// Returns modes for the owners of one lock. Shared modes of one lock have the same limit.
 pub fn modes(rng: &mut fastrand::Rng) -> Vec<Mode> {
     let few = Mode::Shared { most: rng.u32(1..4) };
     let many = Mode::Shared { most: u32::MAX };
@@ -53,30 +53,30 @@ pub fn modes(rng: &mut fastrand::Rng) -> Vec<Mode> {
 }
 
 impl Actor {
-    pub fn new(number: u64, modes: &[Mode], aim: Aim, rng: &mut fastrand::Rng) -> Self {
+    pub fn new(number: u64, modes: &[Mode], goal: Goal, rng: &mut fastrand::Rng) -> Self {
         let ttl = if rng.bool() { rng.u32(10..300) } else { rng.u32(300..3_000) };
         Self {
-            // Not from the process's own generator: a schedule has to be repeatable.
+            // The process's own generator would make the schedule impossible to repeat.
             token: Token::parse(&uuid(rng)).expect("a UUID"),
             number,
             mode: modes[rng.usize(..modes.len())],
             ttl: Ttl::from_millis(ttl).expect("in range"),
-            aim,
+            goal,
             waits: rng.u8(..10) < 8,
             fences: if rng.u8(..4) == 0 { rng.u32(2..10) } else { 1 },
             used: None,
             last: None,
-            believes: Instant::default(),
+            holds_until: Instant::default(),
             ahead: None,
         }
     }
 
     pub fn is_open(&self) -> bool {
-        self.aim != Aim::Nothing
+        self.goal != Goal::Nothing
     }
 
-    pub fn believes_at(&self, now: Instant) -> bool {
-        matches!(self.aim, Aim::Keep { .. }) && now < self.believes
+    pub fn relies_on_lease_at(&self, now: Instant) -> bool {
+        matches!(self.goal, Goal::Keep { .. }) && now < self.holds_until
     }
 
     /// Returns the last fence that the actor has used, if it knows.
@@ -87,57 +87,59 @@ impl Actor {
     /// Hands the lease on within the process if the actor has another fence for that. The lease may
     /// have ended already without the actor's knowledge.
     pub fn hand_on(&mut self) {
-        if let (Aim::Keep { .. }, Some(used), Some(last)) = (self.aim, self.used, self.last)
+        if let (Goal::Keep { .. }, Some(used), Some(last)) = (self.goal, self.used, self.last)
             && used < last
         {
             self.used = Some(Fence(used.0 + 1));
         }
     }
 
-    /// What it asks now. It changes its mind by itself: `now` may end what it keeps.
+    /// Returns the actor's next request at `now`. An actor that has kept its lease long enough
+    /// gives it up.
     pub fn ask(&mut self, key: &Key, now: Instant, rng: &mut fastrand::Rng) -> Option<Request> {
-        if matches!(self.aim, Aim::Keep { until } if now >= until || now >= self.believes) {
-            self.aim = Aim::Leave;
+        if matches!(self.goal, Goal::Keep { until } if now >= until || now >= self.holds_until) {
+            self.goal = Goal::Leave;
         }
         let (key, token, ttl) = (key.clone(), self.token, self.ttl);
         let holder: Arc<str> = "actor".into();
-        match self.aim {
-            Aim::Get => {
+        match self.goal {
+            Goal::Acquire => {
                 let place = self.waits.then_some(Place { number: self.number });
-                let ask = Ask::new(key, token, ttl, holder);
-                Some(Request::Acquire(Ask { mode: self.mode, fences: self.fences, place, ..ask }))
+                let ask = AcquireRequest::new(key, token, ttl, holder);
+                Some(Request::Acquire(AcquireRequest { mode: self.mode, fences: self.fences, place, ..ask }))
             }
-            Aim::Inherit(of) => Some(Request::Adopt {
+            Goal::Adopt(of) => Some(Request::Adopt {
                 key,
                 token: of,
-                heir: token,
+                adopter: token,
                 ttl,
                 holder,
                 outlives_process: false,
                 source: Source::Ticket { fence: Fence(1), with_ttl: false },
             }),
-            Aim::Keep { .. } => {
+            Goal::Keep { .. } => {
                 let fences = if rng.u8(..3) == 0 { rng.u32(1..20) } else { 0 };
                 Some(Request::Renew { key, token, ttl, fences })
             }
-            Aim::Leave => Some(Request::Release { key, token, used: self.used }),
-            Aim::Nothing => None,
+            Goal::Leave => Some(Request::Release { key, token, used: self.used }),
+            Goal::Nothing => None,
         }
     }
 
-    /// Hears the answer to what it sent at `sent`. Returns whether it holds from now on and did not before.
-    pub fn hear(&mut self, now: Instant, sent: Instant, reply: &Reply, rng: &mut fastrand::Rng) -> bool {
+    /// Handles the reply to the request that was sent at `sent`. Returns true if the actor holds
+    /// the lease from now on and did not before.
+    pub fn handle(&mut self, now: Instant, sent: Instant, reply: &Reply, rng: &mut fastrand::Rng) -> bool {
         let until = sent + self.ttl.as_duration();
-        match (self.aim, reply) {
-            (Aim::Get, Reply::Acquired { fence, .. }) if now < until => {
+        match (self.goal, reply) {
+            (Goal::Acquire, Reply::Acquired { fence, .. }) if now < until => {
                 (self.used, self.last) = (Some(*fence), Some(fence.last_of(self.fences)));
             }
-            (Aim::Get, Reply::Acquired { .. }) | (Aim::Inherit(_), Reply::Adopted(_)) => {}
-            (Aim::Inherit(_), _) => {
-                self.aim = Aim::Nothing;
+            (Goal::Acquire, Reply::Acquired { .. }) | (Goal::Adopt(_), Reply::Adopted(_)) => {}
+            (Goal::Adopt(_), _) => {
+                self.goal = Goal::Nothing;
                 return false;
             }
-            (Aim::Keep { .. }, Reply::Renewed { .. } | Reply::Acquired { .. }) => {
+            (Goal::Keep { .. }, Reply::Renewed { .. } | Reply::Acquired { .. }) => {
                 // The actor goes on with the first fence of a block. The answer does not tell the
                 // block's size.
                 if let (Reply::Renewed { block: Some((first, _)) }, Some(used)) = (reply, self.used)
@@ -145,22 +147,22 @@ impl Actor {
                 {
                     (self.used, self.last) = (Some(*first), Some(*first));
                 }
-                self.believes = self.believes.max(until);
+                self.holds_until = self.holds_until.max(until);
                 return false;
             }
-            (Aim::Keep { .. }, Reply::NotHeld(_)) | (Aim::Leave, Reply::Released | Reply::NotHeld(_)) => {
-                self.aim = Aim::Nothing;
+            (Goal::Keep { .. }, Reply::NotHeld(_)) | (Goal::Leave, Reply::Released | Reply::NotHeld(_)) => {
+                self.goal = Goal::Nothing;
                 return false;
             }
             _ => return false,
         }
         if now >= until {
-            // It came too late to be of use.
-            self.aim = Aim::Leave;
+            // The reply came too late: the lease has ended.
+            self.goal = Goal::Leave;
             return false;
         }
-        self.believes = until;
-        self.aim = Aim::Keep { until: now + Duration::from_micros(rng.u64(1_000..800_000)) };
+        self.holds_until = until;
+        self.goal = Goal::Keep { until: now + Duration::from_micros(rng.u64(1_000..800_000)) };
         true
     }
 }

@@ -1,35 +1,35 @@
-//! What the contract says of one lock, looked at from outside: it keeps its own books of who holds and who waits, and
-//! compares with them every answer and everyone who is handed a lease.
+//! Checks one lock against the contract from outside. The checker keeps its own record of leases
+//! and waiters, and compares it with every answer and every hand-over.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use leasehold::lease::{Fence, Instant, Mode, Token};
 use leasehold::store::{
-    Absence, Ask, GRANT_FENCES, GRANT_TTL, Inherited, LockInfo, Reply, Request, WAITER_LIFE,
+    Absence, AcquireRequest, AdoptedLease, GRANT_FENCES, GRANT_TTL, LockInfo, Reply, Request, WAITER_LIFE,
 };
 
-/// What is wrong.
-pub type Verdict = Result<(), String>;
+/// Says what is wrong, as an error.
+pub type CheckResult = Result<(), String>;
 
-macro_rules! demand {
-    ($holds:expr, $($complaint:tt)+) => {
+macro_rules! require {
+    ($holds:expr, $($message:tt)+) => {
         if !$holds {
-            return Err(format!($($complaint)+));
+            return Err(format!($($message)+));
         }
     };
 }
-pub(crate) use demand;
+pub(crate) use require;
 
-/// A token that was handed a lease, and the fence that it was told.
+/// A token that was handed a lease, and the fence in its notice.
 pub type Handed = (Token, Option<Fence>);
 
-/// What the lock did at one request.
-pub struct Deed<'a> {
+/// What the lock did with one request.
+pub struct Operation<'a> {
     pub now: Instant,
     pub request: &'a Request,
     pub reply: &'a Reply,
-    /// Who was handed a lease, in order, and with which fence.
+    /// The tokens that were handed leases, in order, with their fences.
     pub handed: &'a [Handed],
     /// The blocks of fences that were reserved: first and count.
     pub reserved: &'a [(Fence, u32)],
@@ -61,12 +61,11 @@ pub struct Checker {
     /// The largest fence that any actor has used.
     used: u64,
     /// Tokens whose lease has ended, each with the smallest fence that was reserved with other
-    /// leases since then. Owners that do not know of the end may still use fences; those have to be
-    /// below it.
+    /// leases since then. Owners that do not know of the end may still use fences below that fence.
     ended: HashMap<Token, u64>,
 }
 
-/// Whether a lease of that mode may be granted beside those of these modes.
+/// Returns true if a lease of `mode` may be granted together with leases of the modes `beside`.
 pub fn fits(mode: Mode, beside: impl Iterator<Item = Mode> + Clone) -> bool {
     match mode {
         Mode::Exclusive => beside.count() == 0,
@@ -76,12 +75,13 @@ pub fn fits(mode: Mode, beside: impl Iterator<Item = Mode> + Clone) -> bool {
     }
 }
 
-/// The blocks of fences that were reserved but for those who were handed leases.
-fn asked_for(deed: &Deed<'_>) -> Vec<(Fence, u32)> {
-    let told = |block: &(Fence, u32)| {
-        deed.handed.iter().any(|(_, fence)| *block == (fence.unwrap_or(Fence(0)), GRANT_FENCES))
+/// Returns the blocks of fences that were reserved for the request itself, and not for tokens that
+/// were handed leases.
+fn asked_for(operation: &Operation<'_>) -> Vec<(Fence, u32)> {
+    let notified = |block: &(Fence, u32)| {
+        operation.handed.iter().any(|(_, fence)| *block == (fence.unwrap_or(Fence(0)), GRANT_FENCES))
     };
-    deed.reserved.iter().filter(|block| !told(block)).copied().collect()
+    operation.reserved.iter().filter(|block| !notified(block)).copied().collect()
 }
 
 impl Checker {
@@ -93,70 +93,76 @@ impl Checker {
         self.queue.iter().position(|waiter| waiter.token == token).unwrap_or(self.queue.len())
     }
 
-    /// Enters what was done into the books, or says what is wrong with it.
-    pub fn enter(&mut self, deed: &Deed<'_>) -> Verdict {
-        let now = deed.now;
+    /// Records what the lock did, or says what is wrong with it.
+    pub fn record(&mut self, operation: &Operation<'_>) -> CheckResult {
+        let now = operation.now;
         self.end(|lease| now >= lease.ends);
         self.queue.retain(|waiter| now < waiter.heard + WAITER_LIFE);
-        let mut wanted = self.fences_wanted(deed.request);
-        match deed.request {
-            Request::Acquire(ask) => self.acquire(ask, wanted, deed)?,
+        let mut wanted = self.fences_wanted(operation.request);
+        match operation.request {
+            Request::Acquire(ask) => self.acquire(ask, wanted, operation)?,
             Request::Renew { token, ttl, fences, .. } => {
-                self.hand(deed.handed, now)?;
+                self.hand(operation.handed, now)?;
                 let (waiting, absent) = (self.queue.len() as u32, self.absent());
                 let expected = match self.lease(*token) {
                     None => absent,
                     Some(lease) => {
                         lease.ends = lease.ends.max(now + ttl.as_duration());
-                        let first = asked_for(deed).first().map(|(first, _)| (*first, waiting));
-                        demand!((*fences > 0) == first.is_some(), "{fences} fences wanted, {first:?}");
+                        let first = asked_for(operation).first().map(|(first, _)| (*first, waiting));
+                        require!((*fences > 0) == first.is_some(), "{fences} fences wanted, {first:?}");
                         Reply::Renewed { block: first }
                     }
                 };
-                demand!(*deed.reply == expected, "{:?} instead of {expected:?}", deed.reply);
+                require!(*operation.reply == expected, "{:?} instead of {expected:?}", operation.reply);
             }
             Request::Release { token, .. } => {
                 let held = self.lease(*token).is_some();
                 self.end(|lease| lease.token == *token);
                 self.queue.retain(|waiter| waiter.token != *token);
-                self.hand(deed.handed, now)?;
+                self.hand(operation.handed, now)?;
                 let expected = if held { Reply::Released } else { self.absent() };
-                demand!(*deed.reply == expected, "{:?} instead of {expected:?}", deed.reply);
+                require!(*operation.reply == expected, "{:?} instead of {expected:?}", operation.reply);
             }
-            Request::Adopt { token, heir, ttl, .. } => {
-                self.hand(deed.handed, now)?;
+            Request::Adopt { token, adopter, ttl, .. } => {
+                self.hand(operation.handed, now)?;
                 let absent = self.absent();
-                let block = asked_for(deed).first().copied();
+                let block = asked_for(operation).first().copied();
                 let lease =
-                    self.leases.iter_mut().find(|lease| lease.token == *token || lease.token == *heir);
+                    self.leases.iter_mut().find(|lease| lease.token == *token || lease.token == *adopter);
                 let expected = match lease {
                     None => absent,
                     Some(lease) => {
                         let ends = now + ttl.as_duration();
-                        if lease.token == *heir {
+                        if lease.token == *adopter {
                             lease.ends = lease.ends.max(ends);
                         } else {
                             lease.before.push(lease.token);
-                            (lease.token, lease.ends) = (*heir, ends);
+                            (lease.token, lease.ends) = (*adopter, ends);
                         }
-                        demand!(
+                        require!(
                             lease.fence.is_none() == block.is_some(),
                             "{:?}, reserved: {block:?}",
                             lease.fence
                         );
                         wanted = block.map(|_| 1);
                         lease.fence = lease.fence.or(block.map(|(first, _)| first));
-                        let first = lease.fence.expect("it has one now");
+                        let first = lease.fence.expect("the lease has a fence now");
                         let last = Fence(lease.last.max(block.map_or(0, |(first, _)| first.0)));
-                        Reply::Adopted(Inherited { first, last, mode: lease.mode, ttl: None })
+                        Reply::Adopted(AdoptedLease {
+                            first,
+                            last,
+                            mode: lease.mode,
+                            ttl: None,
+                            remaining: None,
+                        })
                     }
                 };
-                demand!(*deed.reply == expected, "{:?} instead of {expected:?}", deed.reply);
+                require!(*operation.reply == expected, "{:?} instead of {expected:?}", operation.reply);
             }
             Request::Inspect { .. } => {
-                demand!(deed.handed.is_empty(), "a look changes something");
-                // What it could hand on, nobody has asked for yet.
-                return self.inspected(now, deed.reply);
+                require!(operation.handed.is_empty(), "an inspection handed over a lease");
+                // Leases that ended may still have to be handed on; the next request does that.
+                return self.inspected(now, operation.reply);
             }
             Request::Accept { .. }
             | Request::Detach { .. }
@@ -167,15 +173,15 @@ impl Checker {
             | Request::Ping
             | Request::Diagnose { .. } => {}
         }
-        self.reserved(wanted, deed)?;
+        self.reserved(wanted, operation)?;
         if let Some(first) = self.queue.first() {
             let idle = fits(first.mode, self.leases.iter().map(|lease| lease.mode));
-            demand!(!idle, "the first of {} waits although there is room", self.queue.len());
+            require!(!idle, "the first of {} waits although there is room", self.queue.len());
         }
         Ok(())
     }
 
-    /// How many fences the request has to reserve, if it finds the token holding.
+    /// Returns how many fences the request has to reserve if its token holds a lease.
     fn fences_wanted(&mut self, request: &Request) -> Option<u32> {
         match request {
             Request::Acquire(ask) => match self.lease(ask.token) {
@@ -188,10 +194,10 @@ impl Checker {
     }
 
     /// Notes that the owner of `token` has used `fence`, and none above it.
-    pub fn used(&mut self, token: Token, fence: Option<Fence>) -> Verdict {
+    pub fn used(&mut self, token: Token, fence: Option<Fence>) -> CheckResult {
         let Some(Fence(fence)) = fence else { return Ok(()) };
         let later = self.ended.get(&token).copied().unwrap_or(u64::MAX);
-        demand!(fence < later, "{token} uses {fence}, and another lease began later with {later}");
+        require!(fence < later, "{token} uses {fence}, and another lease began later with {later}");
         self.used = self.used.max(fence);
         Ok(())
     }
@@ -207,18 +213,18 @@ impl Checker {
     /// Checks the fences that were reserved. Each waiter that was handed an exclusive lease gets
     /// its own fence; the actor that asked gets a block of the size that it asked for. Each fence
     /// is above all used fences, and above all fences that a holder may still use.
-    fn reserved(&mut self, wanted: Option<u32>, deed: &Deed<'_>) -> Verdict {
-        for (first, count) in deed.reserved {
-            let handed = deed.handed.iter().find(|(_, fence)| *fence == Some(*first));
-            let asks = match deed.request {
-                Request::Acquire(Ask { token, .. })
+    fn reserved(&mut self, wanted: Option<u32>, operation: &Operation<'_>) -> CheckResult {
+        for (first, count) in operation.reserved {
+            let handed = operation.handed.iter().find(|(_, fence)| *fence == Some(*first));
+            let asks = match operation.request {
+                Request::Acquire(AcquireRequest { token, .. })
                 | Request::Renew { token, .. }
-                | Request::Adopt { heir: token, .. } => Some(*token),
+                | Request::Adopt { adopter: token, .. } => Some(*token),
                 _ => None,
             };
             let owner = handed.map(|(token, _)| *token).or(asks);
             let most = self.leases.iter().map(|lease| lease.last).max().unwrap_or(0).max(self.used);
-            demand!(first.0 > most, "fence {} after {most}", first.0);
+            require!(first.0 > most, "fence {} after {most}", first.0);
             for (_, later) in self.ended.iter_mut().filter(|(token, _)| Some(**token) != owner) {
                 *later = first.0.min(*later);
             }
@@ -226,14 +232,14 @@ impl Checker {
                 lease.last = first.last_of(*count).0;
             }
         }
-        for (token, fence) in deed.handed {
-            let known = fence.is_none_or(|fence| deed.reserved.contains(&(fence, GRANT_FENCES)));
-            demand!(known, "{token} was told {fence:?}, reserved: {:?}", deed.reserved);
+        for (token, fence) in operation.handed {
+            let known = fence.is_none_or(|fence| operation.reserved.contains(&(fence, GRANT_FENCES)));
+            require!(known, "the notice for {token} has {fence:?}, reserved: {:?}", operation.reserved);
         }
-        let asked = asked_for(deed);
-        demand!(asked.len() <= 1, "{} blocks of fences for one request", asked.len());
+        let asked = asked_for(operation);
+        require!(asked.len() <= 1, "{} blocks of fences for one request", asked.len());
         let Some((_, count)) = asked.first() else { return Ok(()) };
-        demand!(wanted == Some(*count), "{count} fences reserved, wanted: {wanted:?}");
+        require!(wanted == Some(*count), "{count} fences reserved, wanted: {wanted:?}");
         Ok(())
     }
 
@@ -241,13 +247,13 @@ impl Checker {
         Reply::NotHeld(if self.leases.is_empty() { Absence::Missing } else { Absence::Taken })
     }
 
-    /// `token` is granted a lease: its turn must have come, and there must be room.
-    fn grant(&mut self, token: Token, mode: Mode, ends: Instant) -> Verdict {
+    /// Records that `token` is granted a lease. It must be next, and there must be room.
+    fn grant(&mut self, token: Token, mode: Mode, ends: Instant) -> CheckResult {
         let ahead = self.place(token);
-        demand!(ahead == 0, "{token} was let in before {ahead} live waiters who had come earlier");
-        demand!(
+        require!(ahead == 0, "{token} was granted a lease before {ahead} earlier live waiters");
+        require!(
             fits(mode, self.leases.iter().map(|lease| lease.mode)),
-            "{token} was let in for {mode:?} beside {} others",
+            "{token} was granted {mode:?} together with {} others",
             self.leases.len()
         );
         self.queue.retain(|waiter| waiter.token != token);
@@ -257,13 +263,13 @@ impl Checker {
         Ok(())
     }
 
-    fn hand(&mut self, handed: &[Handed], now: Instant) -> Verdict {
+    fn hand(&mut self, handed: &[Handed], now: Instant) -> CheckResult {
         for (token, fence) in handed {
             let place = self.place(*token);
-            demand!(place < self.queue.len(), "{token} was handed a lease and does not wait");
+            require!(place < self.queue.len(), "{token} was handed a lease, but does not wait");
             let mode = self.queue[place].mode;
-            demand!(mode.is_shared() != fence.is_some(), "{token} was handed {mode:?} with {fence:?}");
-            // A shared lease, which has no fence yet, has to be taken up in any case.
+            require!(mode.is_shared() != fence.is_some(), "{token} was handed {mode:?} with {fence:?}");
+            // A shared lease, which has no fence yet, always has to be taken up.
             let ttl = if mode.is_shared() { GRANT_TTL } else { self.queue[place].ttl.min(GRANT_TTL) };
             self.grant(*token, mode, now + ttl)?;
             self.lease(*token).expect("just granted").fence = *fence;
@@ -271,47 +277,60 @@ impl Checker {
         Ok(())
     }
 
-    fn acquire(&mut self, ask: &Ask, wanted: Option<u32>, deed: &Deed<'_>) -> Verdict {
-        let (now, token) = (deed.now, ask.token);
+    fn acquire(
+        &mut self,
+        ask: &AcquireRequest,
+        wanted: Option<u32>,
+        operation: &Operation<'_>,
+    ) -> CheckResult {
+        let (now, token) = (operation.now, ask.token);
         let ends = now + ask.ttl.as_duration();
-        demand!(
-            !deed.handed.iter().any(|(handed, _)| *handed == token),
-            "{token} asks itself: it needs no notice"
+        require!(
+            !operation.handed.iter().any(|(handed, _)| *handed == token),
+            "{token} was sent a notice and a reply"
         );
-        let Reply::Acquired { fence, waiting } = deed.reply else { return self.turned_away(ask, deed) };
+        let Reply::Acquired { fence, waiting } = operation.reply else {
+            return self.refused(ask, operation);
+        };
         if self.lease(token).is_none() {
-            // Some may have been let in before it, and some beside it.
+            // Some waiters may have been granted leases before this token, and some together with
+            // it.
             let own = self.place(token);
-            let split = deed.handed.iter().position(|(other, _)| self.place(*other) > own);
-            let (before, after) = deed.handed.split_at(split.unwrap_or(deed.handed.len()));
+            let split = operation.handed.iter().position(|(other, _)| self.place(*other) > own);
+            let (before, after) = operation.handed.split_at(split.unwrap_or(operation.handed.len()));
             self.hand(before, now)?;
             self.grant(token, ask.mode, ends)?;
             self.hand(after, now)?;
         } else {
-            self.hand(deed.handed, now)?;
+            self.hand(operation.handed, now)?;
         }
-        let asked = asked_for(deed);
-        demand!(asked.is_empty() == wanted.is_none(), "{wanted:?} wanted, {asked:?}");
+        let asked = asked_for(operation);
+        require!(asked.is_empty() == wanted.is_none(), "{wanted:?} wanted, {asked:?}");
         let queued = self.queue.len();
         let block = asked.first().map(|(first, _)| *first);
-        let lease = self.lease(token).expect("just looked");
-        // Whoever takes up what it was handed gets its ttl from now, be it shorter than a grant.
+        let lease = self.lease(token).expect("the lease exists");
+        // A waiter that takes up its lease gets its ttl from now on, even if the lease ends earlier
+        // then.
         lease.ends = if lease.fence.is_none() { ends } else { lease.ends.max(ends) };
         let expected = block.or(lease.fence);
-        demand!(Some(*fence) == expected, "fence {fence:?}, reserved or known: {expected:?}");
+        require!(Some(*fence) == expected, "fence {fence:?}, reserved or known: {expected:?}");
         lease.fence = Some(*fence);
-        demand!(*waiting as usize == queued, "{waiting} are said to wait, {queued} do");
+        require!(*waiting as usize == queued, "the reply says that {waiting} wait, but {queued} do");
         Ok(())
     }
 
-    fn turned_away(&mut self, ask: &Ask, deed: &Deed<'_>) -> Verdict {
-        let (now, token) = (deed.now, ask.token);
-        demand!(self.lease(token).is_none(), "{token} holds it, and is told {:?}", deed.reply);
-        demand!(asked_for(deed).is_empty(), "fences for nothing");
-        self.hand(deed.handed, now)?;
+    fn refused(&mut self, ask: &AcquireRequest, operation: &Operation<'_>) -> CheckResult {
+        let (now, token) = (operation.now, ask.token);
+        require!(
+            self.lease(token).is_none(),
+            "{token} holds the lock, but the reply is {:?}",
+            operation.reply
+        );
+        require!(asked_for(operation).is_empty(), "fences were reserved without a grant");
+        self.hand(operation.handed, now)?;
         let room = fits(ask.mode, self.leases.iter().map(|lease| lease.mode));
         let index = self.place(token);
-        demand!(index > 0 || !room, "{token} is next, and there is room: {:?}", deed.reply);
+        require!(index > 0 || !room, "{token} is next, and there is room: {:?}", operation.reply);
         let soonest = self.leases.iter().map(|lease| lease.ends.since(now)).min().unwrap_or(Duration::ZERO);
         let remaining = Some(soonest);
         let expected = match ask.place {
@@ -324,33 +343,37 @@ impl Checker {
                 }
                 let exclusive = self.leases.iter().find(|lease| lease.mode == Mode::Exclusive);
                 let by = exclusive.map(|lease| lease.token.mark());
-                Reply::Queued { remaining, ahead: index as u32, told: true, by }
+                Reply::Queued { remaining, ahead: index as u32, notified: true, by }
             }
         };
-        demand!(*deed.reply == expected, "{:?} instead of {expected:?}", deed.reply);
+        require!(*operation.reply == expected, "{:?} instead of {expected:?}", operation.reply);
         Ok(())
     }
 
-    fn inspected(&self, now: Instant, reply: &Reply) -> Verdict {
-        let Reply::Inspected(info) = reply else { return Err(format!("to a look: {reply:?}")) };
+    fn inspected(&self, now: Instant, reply: &Reply) -> CheckResult {
+        let Reply::Inspected(info) = reply else { return Err(format!("to an inspection: {reply:?}")) };
         let Some(LockInfo { shared, leases, waiters }) = info else {
-            demand!(self.leases.is_empty(), "it is held by {}, and said to be free", self.leases.len());
+            require!(
+                self.leases.is_empty(),
+                "{} leases are held, but the reply says that the lock is free",
+                self.leases.len()
+            );
             return Ok(());
         };
-        demand!(*shared == self.leases.iter().all(|lease| lease.mode.is_shared()), "shared: {shared}");
+        require!(*shared == self.leases.iter().all(|lease| lease.mode.is_shared()), "shared: {shared}");
         let mut known: Vec<_> = self.leases.iter().map(|l| (l.fence, Some(l.ends.since(now)))).collect();
         known.sort_by_key(|(fence, _)| fence.unwrap_or(Fence::MAX));
-        let told: Vec<_> = leases.iter().map(|lease| (lease.fence, lease.remaining)).collect();
-        // Those without a fence are in no order of their own.
+        let notified: Vec<_> = leases.iter().map(|lease| (lease.fence, lease.remaining)).collect();
+        // Leases without a fence are in no order.
         known.sort();
-        let mut in_order = told.clone();
+        let mut in_order = notified.clone();
         in_order.sort();
-        demand!(in_order == known, "leases {told:?} instead of {known:?}");
-        let fenced: Vec<_> = told.iter().map(|(fence, _)| fence.unwrap_or(Fence::MAX)).collect();
-        demand!(fenced.is_sorted(), "leases out of order: {told:?}");
+        require!(in_order == known, "leases {notified:?} instead of {known:?}");
+        let fenced: Vec<_> = notified.iter().map(|(fence, _)| fence.unwrap_or(Fence::MAX)).collect();
+        require!(fenced.is_sorted(), "leases out of order: {notified:?}");
         let known: Vec<_> = self.queue.iter().map(|w| (w.mode.is_shared(), now.since(w.since))).collect();
-        let told: Vec<_> = waiters.iter().map(|waiter| (waiter.shared, waiter.age)).collect();
-        demand!(told == known, "waiters {told:?} instead of {known:?}");
+        let notified: Vec<_> = waiters.iter().map(|waiter| (waiter.shared, waiter.age)).collect();
+        require!(notified == known, "waiters {notified:?} instead of {known:?}");
         Ok(())
     }
 }

@@ -1,16 +1,20 @@
-//! The rules for one lock under random schedules, in simulated time: tokens that ask, wait, take up, renew, hand down,
-//! release, give up, hang and die, over a network that delays, loses and repeats. All randomness comes from one seed,
-//! which a failure prints; `LEASEHOLD_SEED=n cargo test --test rules` replays it alone and `LEASEHOLD_SEEDS=n` runs so many.
+//! Tests the rules for one lock under random schedules, in simulated time. The owners of tokens
+//! acquire, wait, take up, renew, hand on, release, give up, hang and die, over a network that
+//! delays, loses and repeats messages. All randomness comes from one seed, which a failure prints.
+//!
+//! `LEASEHOLD_SEED=n cargo test --test rules` replays one seed. `LEASEHOLD_SEEDS=n` sets the number
+//! of seeds.
 
 mod actor;
 mod checker;
-mod sabotage;
 mod world;
+mod wrong_variants;
 
-use sabotage::Sabotage;
 use world::World;
+use wrong_variants::WrongVariant;
 
-/// How many schedules are run unless the environment says otherwise: some seconds' worth in a debug build.
+/// The number of schedules unless the environment sets another. They take some seconds in a debug
+/// build.
 const SEEDS: u64 = 10_000;
 
 fn from_env(name: &str) -> Option<u64> {
@@ -20,7 +24,7 @@ fn from_env(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn no_schedule_breaks_a_rule_or_forgets_anyone() {
+fn no_schedule_breaks_a_rule_or_forgets_a_waiter() {
     let seeds = match from_env("LEASEHOLD_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..from_env("LEASEHOLD_SEEDS").unwrap_or(SEEDS),
@@ -40,11 +44,11 @@ fn no_schedule_breaks_a_rule_or_forgets_anyone() {
     }
 }
 
-/// A checker that finds nothing proves nothing.
+/// Shows that the checker finds mistakes.
 #[test]
-fn whatever_is_broken_is_found() {
-    for sabotage in Sabotage::ALL {
-        let found = (0..200).filter(|seed| World::new(*seed, Some(sabotage)).run().is_err()).count();
-        assert!(found > 20, "{sabotage:?} was found in {found} of 200 schedules");
+fn every_wrong_variant_is_found() {
+    for wrong_variant in WrongVariant::ALL {
+        let found = (0..200).filter(|seed| World::new(*seed, Some(wrong_variant)).run().is_err()).count();
+        assert!(found > 20, "{wrong_variant:?} was found in {found} of 200 schedules");
     }
 }

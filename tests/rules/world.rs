@@ -1,4 +1,4 @@
-//! One lock, those who want it, and the network between them.
+//! Simulates one lock, its clients, and the network between them.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -6,28 +6,28 @@ use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use leasehold::lease::{Fence, Instant, Key, Mode, Token};
-use leasehold::store::rules::{Lock, Turn, Waiting};
+use leasehold::store::rules::{Lock, RuleContext, Waiting};
 use leasehold::store::{Absence, Reply, Request};
 
-use crate::actor::{Actor, Aim, modes};
-use crate::checker::{Checker, Deed, Verdict, demand, fits};
-use crate::sabotage::Sabotage;
+use crate::actor::{Actor, Goal, modes};
+use crate::checker::{CheckResult, Checker, Operation, fits, require};
+use crate::wrong_variants::WrongVariant;
 
-/// After the trouble everybody is served within so much simulated time.
+/// After the trouble, the lock must serve all waiters within this simulated time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 enum Event {
-    /// The owner of a token does something.
+    /// The owner of a token acts.
     Act { actor: usize },
-    /// It was told that it may look.
-    Look { actor: usize },
+    /// A notice asked the owner to poll.
+    Poll { actor: usize },
     /// A request reaches the lock.
     Arrive { actor: usize, sent: Instant, request: Request, answered: bool },
-    /// Its answer reaches the owner.
+    /// The answer reaches the owner.
     Answer { actor: usize, sent: Instant, reply: Reply },
 }
 
-/// How often what is interesting came about, so that a test knows that it did.
+/// Counts what happened in the schedules, so that the test knows that they covered it.
 #[derive(Debug, Default)]
 pub struct Seen {
     requests: u64,
@@ -37,9 +37,9 @@ pub struct Seen {
     deaths: u64,
     adopted: u64,
     given_up: u64,
-    /// How many fences actors used without a request.
+    /// The number of fences that actors used without a request.
     handed_on: u64,
-    /// Most leases at a time.
+    /// The most leases at a time.
     shared: u64,
     /// The longest queue.
     queue: u64,
@@ -62,7 +62,7 @@ impl Seen {
             Seen { requests, grants, handed, taken_up, deaths, adopted, given_up, handed_on, shared, queue };
     }
 
-    /// In so many schedules all of it has to have come about, and often.
+    /// Fails unless each of these things happened often in `schedules` schedules.
     pub fn assert_all(&self, schedules: u64) {
         assert!(
             self.counts().iter().all(|count| *count > schedules / 20),
@@ -87,13 +87,13 @@ pub struct World {
     events: HashMap<u64, Event>,
     serial: u64,
     trouble_until: Instant,
-    sabotage: Option<Sabotage>,
+    wrong_variant: Option<WrongVariant>,
     strike_at: Instant,
     seen: Seen,
 }
 
 impl World {
-    pub fn new(seed: u64, sabotage: Option<Sabotage>) -> Self {
+    pub fn new(seed: u64, wrong_variant: Option<WrongVariant>) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let now = Instant::from_micros(1_000_000_000);
         let trouble = Duration::from_millis(rng.u64(500..6_000));
@@ -111,47 +111,47 @@ impl World {
             events: HashMap::new(),
             serial: 0,
             trouble_until: now + trouble,
-            sabotage,
+            wrong_variant,
             strike_at: now + trouble / 2,
             seen: Seen::default(),
             rng,
         }
     }
 
-    /// Lives through a whole schedule. Tells what came about, or what rule was broken.
+    /// Runs a whole schedule. Returns what happened, or which rule was broken.
     pub fn run(mut self) -> Result<Seen, String> {
         for _ in 0..self.crowd {
-            self.add(Aim::Get);
+            self.add(Goal::Acquire);
         }
         let end = self.trouble_until + PATIENCE;
         while let Some(Reverse((at, serial))) = self.queue.pop() {
-            demand!(at < end, "not everybody was served: {:?}", self.open());
+            require!(at < end, "some waiters were not served in time: {:?}", self.open());
             self.now = self.now.max(at);
-            let event = self.events.remove(&serial).expect("planned once");
+            let event = self.events.remove(&serial).expect("each event is planned once");
             self.happen(event).map_err(|wrong| format!("at {:?}: {wrong}", self.now))?;
         }
-        demand!(self.open().is_empty(), "somebody was forgotten: {:?}", self.open());
-        // What dead tokens left behind ends by itself.
+        require!(self.open().is_empty(), "some waiters were forgotten: {:?}", self.open());
+        // The leases of dead tokens end by themselves.
         self.now = self.now + Duration::from_secs(10);
         let stranger = Token::random();
         let reply =
             self.carry_out(&Request::Release { key: self.key.clone(), token: stranger, used: None })?;
-        demand!(reply == Reply::NotHeld(Absence::Missing), "a lease was left behind: {reply:?}");
-        demand!(self.lock.is_empty(), "left behind: {:?}", self.lock);
+        require!(reply == Reply::NotHeld(Absence::Missing), "a lease is left: {reply:?}");
+        require!(self.lock.is_empty(), "the lock is not empty: {:?}", self.lock);
         Ok(self.seen)
     }
 
-    fn open(&self) -> Vec<Aim> {
-        self.actors.iter().filter(|actor| actor.is_open()).map(|actor| actor.aim).collect()
+    fn open(&self) -> Vec<Goal> {
+        self.actors.iter().filter(|actor| actor.is_open()).map(|actor| actor.goal).collect()
     }
 
     fn is_trouble(&self) -> bool {
         self.now < self.trouble_until
     }
 
-    fn add(&mut self, aim: Aim) {
+    fn add(&mut self, goal: Goal) {
         let number = self.actors.len() as u64;
-        self.actors.push(Actor::new(number, &self.modes, aim, &mut self.rng));
+        self.actors.push(Actor::new(number, &self.modes, goal, &mut self.rng));
         let after = Duration::from_micros(self.rng.u64(0..300_000));
         self.plan(after, Event::Act { actor: number as usize });
     }
@@ -162,10 +162,10 @@ impl World {
         self.events.insert(self.serial, event);
     }
 
-    fn happen(&mut self, event: Event) -> Verdict {
+    fn happen(&mut self, event: Event) -> CheckResult {
         match event {
             Event::Act { actor } => self.act(actor),
-            Event::Look { actor } => {
+            Event::Poll { actor } => {
                 if let Some(request) = self.actors[actor].ask(&self.key, self.now, &mut self.rng) {
                     self.send(actor, request);
                 }
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    fn act(&mut self, index: usize) -> Verdict {
+    fn act(&mut self, index: usize) -> CheckResult {
         let (now, trouble) = (self.now, self.is_trouble());
         let actor = &mut self.actors[index];
         if !actor.is_open() {
@@ -202,17 +202,17 @@ impl World {
                     self.die(index);
                     return Ok(());
                 }
-                // It hangs for a while: longer than a place lasts, at times.
+                // The owner hangs for a while, sometimes for longer than its place lasts.
                 4..8 => pause = Duration::from_millis(self.rng.u64(400..4_000)),
-                8..12 if actor.aim == Aim::Get => {
-                    actor.aim = Aim::Leave;
+                8..12 if actor.goal == Goal::Acquire => {
+                    actor.goal = Goal::Leave;
                     self.seen.given_up += 1;
                 }
                 _ => {}
             }
-        } else if !actor.waits && actor.aim == Aim::Get {
-            // Without a place nobody is promised anything.
-            actor.aim = Aim::Leave;
+        } else if !actor.waits && actor.goal == Goal::Acquire {
+            // A client without a place has no right to be served.
+            actor.goal = Goal::Leave;
         }
         if let Some(request) = actor.ask(&self.key, now, &mut self.rng) {
             self.send(index, request);
@@ -224,19 +224,19 @@ impl World {
         Ok(())
     }
 
-    /// It is never heard of again. Another comes, or two come for what it held.
+    /// Ends an owner for good. Then another owner comes, or two adopters of its lease come.
     fn die(&mut self, index: usize) {
         self.seen.deaths += 1;
         let actor = &mut self.actors[index];
-        let (held, token, mode) = (actor.believes_at(self.now), actor.token, actor.mode);
-        actor.aim = Aim::Nothing;
+        let (held, token, mode) = (actor.relies_on_lease_at(self.now), actor.token, actor.mode);
+        actor.goal = Goal::Nothing;
         if held && self.rng.bool() {
             for _ in 0..2 {
-                self.add(Aim::Inherit(token));
+                self.add(Goal::Adopt(token));
                 self.actors.last_mut().expect("just added").mode = mode;
             }
         } else {
-            self.add(Aim::Get);
+            self.add(Goal::Acquire);
         }
     }
 
@@ -249,7 +249,7 @@ impl World {
             return self.plan(there, first);
         }
         match self.rng.u8(..100) {
-            // It never arrives, its answer never does, it comes twice, or late.
+            // The request or its answer is lost, or the request arrives twice, or late.
             0..8 => {}
             8..16 => self.plan(there, repeated),
             16..24 => {
@@ -265,15 +265,15 @@ impl World {
         }
     }
 
-    /// The lock carries out a request, and the checker looks on.
+    /// Lets the lock carry out a request, and checks the result.
     fn carry_out(&mut self, request: &Request) -> Result<Reply, String> {
         let now = self.now;
         let (mut handed, mut reserved) = (Vec::new(), Vec::new());
         let struck = now >= self.strike_at;
-        if let Some(sabotage) = self.sabotage.filter(|_| struck) {
-            sabotage.strike(&mut self.lock, now);
+        if let Some(wrong_variant) = self.wrong_variant.filter(|_| struck) {
+            wrong_variant.strike(&mut self.lock, now);
         }
-        let back = u64::from(struck && self.sabotage == Some(Sabotage::RepeatFence));
+        let back = u64::from(struck && self.wrong_variant == Some(WrongVariant::RepeatFence));
         let floor = Cell::from_mut(&mut self.floor);
         let mut fences = |after: Fence, count: u32| {
             let first = Fence((floor.get().max(after).0 + 1 - back).max(1));
@@ -281,16 +281,16 @@ impl World {
             first
         };
         let mut hand = |waiting: &Waiting, fence: Option<Fence>| handed.push((waiting.token, fence));
-        let lazy = struck && self.sabotage == Some(Sabotage::ForgetEndedFences);
+        let lazy = struck && self.wrong_variant == Some(WrongVariant::ForgetEndedFences);
         let mut raise = |fence: Fence| floor.set(if lazy { floor.get() } else { floor.get().max(fence) });
-        let mut turn = Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut hand };
+        let mut context = RuleContext { now, fences: &mut fences, raise: &mut raise, handed: &mut hand };
         let lock = &mut self.lock;
         let reply = match request {
-            Request::Acquire(ask) => lock.acquire(ask, &mut turn),
-            Request::Renew { token, ttl, fences, .. } => lock.renew(*token, *ttl, *fences, &mut turn),
-            Request::Release { token, used, .. } => lock.release(*token, *used, &mut turn),
-            Request::Adopt { token, heir, ttl, holder, source, .. } => {
-                lock.adopt(*token, *heir, *ttl, *source, holder, &mut turn)
+            Request::Acquire(ask) => lock.acquire(ask, &mut context),
+            Request::Renew { token, ttl, fences, .. } => lock.renew(*token, *ttl, *fences, &mut context),
+            Request::Release { token, used, .. } => lock.release(*token, *used, &mut context),
+            Request::Adopt { token, adopter, ttl, holder, source, .. } => {
+                lock.adopt(*token, *adopter, *ttl, *source, holder, &mut context)
             }
             Request::Inspect { .. } => lock.inspect(now),
             Request::Accept { .. }
@@ -301,10 +301,10 @@ impl World {
             | Request::List(_)
             | Request::Ping
             | Request::Diagnose { .. } => {
-                unreachable!("nobody asks for it")
+                unreachable!("no actor sends such requests")
             }
         };
-        if struck && self.sabotage == Some(Sabotage::TellNobody) {
+        if struck && self.wrong_variant == Some(WrongVariant::NoNotice) {
             handed.clear();
         }
         self.seen.requests += 1;
@@ -312,55 +312,68 @@ impl World {
         self.seen.adopted += u64::from(reply.is_adopted());
         self.seen.shared = self.seen.shared.max(self.lock.held.len() as u64);
         self.seen.queue = self.seen.queue.max(self.lock.queue.len() as u64);
-        self.checker.enter(&Deed { now, request, reply: &reply, handed: &handed, reserved: &reserved })?;
-        // Of those who are told, some look at once; the others find out by themselves.
+        self.checker.record(&Operation {
+            now,
+            request,
+            reply: &reply,
+            handed: &handed,
+            reserved: &reserved,
+        })?;
+        // Most owners poll when they get a notice; the others find out by their next poll.
         for (token, _) in handed {
-            let actor = self.actors.iter().position(|actor| actor.token == token).expect("one of ours");
+            let actor = self
+                .actors
+                .iter()
+                .position(|actor| actor.token == token)
+                .expect("the token belongs to an actor");
             if self.rng.u8(..10) < 8 {
                 self.seen.taken_up += 1;
                 let there = Duration::from_micros(self.rng.u64(50..20_000));
-                self.plan(there, Event::Look { actor });
+                self.plan(there, Event::Poll { actor });
             }
         }
         Ok(reply)
     }
 
-    /// Once the network works and nobody hangs any more, nobody falls back.
-    fn keeps_its_place(&mut self, index: usize, sent: Instant, reply: &Reply) -> Verdict {
+    /// Checks that no waiter falls back once the network works and no owner hangs.
+    fn keeps_its_place(&mut self, index: usize, sent: Instant, reply: &Reply) -> CheckResult {
         let calm = sent > self.trouble_until + Duration::from_secs(6);
         let actor = &mut self.actors[index];
-        if let (true, Aim::Get, Reply::Queued { ahead, .. }) = (calm, actor.aim, reply) {
-            demand!(actor.ahead.is_none_or(|before| *ahead <= before), "{} fell back", actor.token);
+        if let (true, Goal::Acquire, Reply::Queued { ahead, .. }) = (calm, actor.goal, reply) {
+            require!(actor.ahead.is_none_or(|before| *ahead <= before), "{} fell back", actor.token);
             actor.ahead = Some(*ahead);
         }
         Ok(())
     }
 
-    fn answer(&mut self, index: usize, sent: Instant, reply: &Reply) -> Verdict {
+    fn answer(&mut self, index: usize, sent: Instant, reply: &Reply) -> CheckResult {
         let now = self.now;
         let actor = &mut self.actors[index];
         let was_open = actor.is_open();
-        let begins = actor.hear(now, sent, reply, &mut self.rng);
+        let begins = actor.handle(now, sent, reply, &mut self.rng);
         self.checker.used(actor.token, actor.used())?;
         if begins {
             self.seen.grants += 1;
-            self.compare_beliefs(index)?;
+            self.check_holders(index)?;
         }
         if was_open && !self.actors[index].is_open() && self.is_trouble() {
-            self.add(Aim::Get);
+            self.add(Goal::Acquire);
         }
         Ok(())
     }
 
-    /// Whoever begins to believe in its lease must not meet others who do, unless both share.
-    fn compare_beliefs(&self, index: usize) -> Verdict {
+    /// Checks that an owner that begins to hold a lease does so alone, unless all holders share.
+    fn check_holders(&self, index: usize) -> CheckResult {
         let actor = &self.actors[index];
-        let others =
-            self.actors.iter().enumerate().filter(|(i, other)| *i != index && other.believes_at(self.now));
+        let others = self
+            .actors
+            .iter()
+            .enumerate()
+            .filter(|(i, other)| *i != index && other.relies_on_lease_at(self.now));
         let beside: Vec<&Actor> = others.map(|(_, other)| other).collect();
-        demand!(
+        require!(
             fits(actor.mode, beside.iter().map(|other| other.mode)),
-            "{} and {} others believe that they hold it",
+            "{} and {} others hold the lock at the same time",
             actor.token,
             beside.len()
         );

@@ -1,25 +1,27 @@
-//! A lock worker in a simulated process: the state machine, driven as `lib/worker.ts` drives it, and its work.
+//! Simulates a lock worker in a process. Drives the worker's state machine as
+//! `lib/worker/worker.ts` does, and simulates the work.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::engine::command::{Command, OpId, Outcome, Wait};
-use leasehold::engine::known::KnownLease;
+use leasehold::engine::command::{Command, Outcome, Wait};
+use leasehold::engine::ids::OpId;
+use leasehold::engine::known_lease::KnownLease;
 use leasehold::lease::{Fence, Instant, Mode};
 use leasehold::worker::{Effect, Event, State, Worker};
 
 use super::process::{ENV, Process};
 
-/// What all workers campaign for.
+/// The key of the lock that all workers campaign for.
 pub const KEY: &str = "a";
 
-/// What it asks for, or has.
+/// The lease that the worker asks for or has.
 struct Lease {
     slot: u32,
     state: Arc<KnownLease>,
     fence: Option<Fence>,
-    /// Whether its last word was said.
+    /// True if its last outcome has arrived.
     ended: bool,
     releasing: bool,
 }
@@ -29,22 +31,22 @@ struct Lease {
 pub struct Campaign {
     worker: Worker,
     lease: Option<Lease>,
-    /// Whether its work was begun and has not ended.
+    /// True while the work runs.
     working: bool,
-    /// A rest or the end of its work, and when that is over.
+    /// The next event of the worker, the end of a pause or of the work, and when it happens.
     due: Option<(Instant, Event)>,
-    /// What became of its question or its lease, and when its thread comes to it.
+    /// The outcomes of its acquire or its lease, and when its thread receives each.
     inbox: VecDeque<(Instant, Outcome)>,
-    /// Whether it was told to stop and has not come to rest.
+    /// True if the worker was told to stop and has not stopped yet.
     stopping: bool,
-    /// How often its work was begun.
-    pub tenures: u64,
+    /// The number of times that the work began.
+    pub terms: u64,
 }
 
-/// A worker writes to what the lock protects.
+/// A write of a worker to the storage that the lock protects.
 pub struct Write {
     pub fence: Fence,
-    /// Whether it believes in its lease.
+    /// True if the worker believes that it holds its lease.
     pub believes: bool,
 }
 
@@ -53,7 +55,8 @@ impl Campaign {
         [self.due.map(|(at, _)| at), self.inbox.front().map(|(at, _)| *at)].into_iter().flatten().min()
     }
 
-    /// Whether that acquire is the worker's own, of which only the worker disposes.
+    /// Returns true if the acquire of `slot` is the worker's. Only the worker cancels or releases
+    /// it.
     pub fn owns(&self, slot: u32) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.slot == slot)
     }
@@ -63,7 +66,7 @@ impl Campaign {
         assert!(!self.working && !self.stopping, "nor did it say so");
     }
 
-    /// What its work writes next.
+    /// Returns what the work writes next, if it runs.
     pub fn write(&self, now: Instant) -> Option<Write> {
         let lease = self.lease.as_ref().filter(|_| self.working)?;
         Some(Write { fence: lease.fence?, believes: lease.state.is_held(now) })
@@ -71,7 +74,7 @@ impl Campaign {
 }
 
 impl Process {
-    /// The code around the worker does one thing.
+    /// Lets the code that uses the worker do one random thing, or nothing.
     pub fn act_on_worker(&mut self, now: Instant) {
         match (self.rng.u8(..20), self.campaign.worker.state()) {
             (0, _) | (1..10, State::Idle) => self.drive(now, Event::Start),
@@ -79,7 +82,7 @@ impl Process {
             (2, State::Working) => self.drive(now, Event::WorkFailed),
             (3, State::Working) => {
                 let slot = self.campaign.lease.as_ref().map(|lease| lease.slot).expect("it has a lease");
-                // Unless it has ended, which the worker is about to hear.
+                // If the lease has ended, the worker is about to hear of that.
                 if self.asked.get(&slot).is_some_and(|asked| !asked.released) {
                     self.give_back(now, slot);
                 }
@@ -93,7 +96,7 @@ impl Process {
         self.drive(now, Event::Stop);
     }
 
-    /// Does what is due.
+    /// Delivers the events and outcomes that are due.
     pub fn tick_worker(&mut self, now: Instant) {
         if let Some((_, event)) = self.campaign.due.take_if(|(at, _)| *at <= now) {
             self.campaign.working &= event != Event::WorkEnded;
@@ -105,8 +108,9 @@ impl Process {
         }
     }
 
-    /// Its question or its lease has this outcome, to which its thread comes a little later.
-    pub fn write_to_worker(&mut self, now: Instant, outcome: Outcome) {
+    /// Puts an outcome of its acquire or its lease into the inbox. The worker's thread receives it
+    /// a little later.
+    pub fn enqueue_for_worker(&mut self, now: Instant, outcome: Outcome) {
         let lag = Duration::from_micros(self.rng.u64(0..2_000));
         let last = self.campaign.inbox.back().map_or(now, |(at, _)| *at);
         let at = (now + lag).max(self.hung_until).max(last);
@@ -121,7 +125,8 @@ impl Process {
                 lease.fence = Some(*fence);
                 self.drive(now, Event::Granted);
             }
-            // Lost before it came to it: nobody has it now, as far as it knows.
+            // The lease was lost before the worker heard of the grant. The worker tries again as if
+            // the lock were busy.
             Outcome::Acquired(..) => {
                 self.campaign.lease = None;
                 self.drive(now, Event::Busy);
@@ -140,7 +145,7 @@ impl Process {
                 }
             }
             _ if releasing => self.drive(now, Event::Released),
-            // Its user has given it back.
+            // The user's code has released the lease.
             _ => {
                 lease.ended = true;
                 self.drive(now, Event::WorkFailed);
@@ -157,7 +162,7 @@ impl Process {
         }
     }
 
-    /// Does what the machine wants done. Returns what follows at once.
+    /// Carries out an effect of the state machine. Returns the event that follows at once.
     fn carry_out(&mut self, now: Instant, effect: Effect) -> Option<Event> {
         match effect {
             Effect::TryAcquire => self.campaign_with(now, Wait::Never),
@@ -165,7 +170,7 @@ impl Process {
             Effect::Sleep => self.campaign.due = Some((now + self.pause(1_000), Event::Rested)),
             Effect::StartWork => {
                 assert!(!std::mem::replace(&mut self.campaign.working, true), "work was begun twice");
-                self.campaign.tenures += 1;
+                self.campaign.terms += 1;
             }
             Effect::EndWork => self.campaign.due = Some((now + self.pause(200), Event::WorkEnded)),
             Effect::Release => {
@@ -175,7 +180,7 @@ impl Process {
                     return Some(Event::Released);
                 }
                 let (slot, op) = (lease.slot, OpId { env: ENV, slot: lease.slot });
-                // It is about to hear of its end.
+                // The lease has ended, and the worker is about to hear of that.
                 if self.asked.get(&slot).is_none_or(|asked| asked.released) {
                     return None;
                 }
@@ -187,7 +192,8 @@ impl Process {
                     return Some(event);
                 }
                 let slot = self.campaign.lease.as_ref().map(|lease| lease.slot).expect("it asks for one");
-                // What was granted or refused crosses that.
+                // Cancel only an acquire without an outcome. Any outcome is on its way to the
+                // worker.
                 if let Some(asked) = self.asked.get_mut(&slot).filter(|asked| !asked.granted) {
                     asked.cancelled = true;
                     self.core.command(now, Command::Cancel { op: OpId { env: ENV, slot } });

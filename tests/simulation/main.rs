@@ -1,9 +1,12 @@
-//! The engine's rules over the store in memory, in simulated time: several processes, a network that delays and loses,
-//! callers that cancel, release and forget, threads that hang, processes that freeze and die. All randomness comes from
-//! one seed, which a failure prints. `LEASEHOLD_SEED=n cargo test --test simulation` replays that schedule,
-//! `LEASEHOLD_SEEDS=n cargo test --profile developer --features mutants --test simulation` runs n schedules of each kind.
+//! Simulates the engine's rules over stores in memory, in simulated time. Processes freeze and die,
+//! their threads hang, their callers cancel and release, and the network delays and loses messages.
+//! All randomness comes from one seed, which a failure prints. `LEASEHOLD_SEED=n cargo test
+//! --profile developer --features mutants --test simulation` replays that schedule: without the
+//! feature, tokens do not depend on the seed. `LEASEHOLD_SEEDS=n` runs n schedules of each kind,
+//! and `LEASEHOLD_MUTANT=text` the wrong variants whose names contain the text (`mutants.rs`).
 
 mod campaign;
+mod history;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod node;
@@ -20,10 +23,10 @@ use world::{Counts, Shape, World};
 /// How many schedules each change has to pass. `npm run test:long` runs many more.
 const SEEDS: u64 = 6_000;
 /// How many schedules with a quorum each change has to pass. They take the longest.
-const QUORUM_SEEDS: u64 = 2_000;
+const QUORUM_SEEDS: u64 = 1_000;
 /// How many schedules with circuit breakers each change has to pass.
-const BREAKER_SEEDS: u64 = 1_000;
-/// Each so many is a long one.
+const BREAKER_SEEDS: u64 = 600;
+/// A schedule is a long one if its seed is a multiple of this number.
 const LONG_EVERY: u64 = 50;
 
 fn from_env(name: &str) -> Option<u64> {
@@ -39,7 +42,8 @@ enum About {
     Store,
     /// A quorum.
     Quorum,
-    /// Either, with circuit breakers that open and close, and acquires that fail fast.
+    /// One store or a quorum, with circuit breakers that open and close, and acquires that fail
+    /// fast.
     Breakers,
 }
 
@@ -54,7 +58,7 @@ impl About {
     }
 }
 
-/// The world of a schedule, and for how long there is trouble in it.
+/// Returns the shape of a schedule's world, and how long the trouble in it lasts.
 fn shape_of(seed: u64, about: About) -> (Shape, Duration) {
     let quorum = about == About::Quorum || about == About::Breakers && (seed / 8) % 2 == 1;
     let breakers = about == About::Breakers;
@@ -79,16 +83,22 @@ fn shape_of(seed: u64, about: About) -> (Shape, Duration) {
     (shape, Duration::from_millis(trouble))
 }
 
-/// Runs one schedule.
-fn run(seed: u64, about: About) -> Counts {
+/// Returns the world of a schedule.
+fn world_of(seed: u64, about: About) -> World {
     let (shape, trouble) = shape_of(seed, about);
     #[cfg(feature = "mutants")]
     leasehold::mutants::seed_tokens(seed);
-    match catch_unwind(AssertUnwindSafe(|| World::new(seed, shape, trouble).run())) {
+    World::new(seed, shape, trouble)
+}
+
+/// Runs one schedule.
+fn run(seed: u64, about: About) -> Counts {
+    let world = world_of(seed, about);
+    match catch_unwind(AssertUnwindSafe(|| world.run())) {
         Ok(counts) => counts,
         Err(failure) => {
             eprintln!(
-                "the failing schedule: LEASEHOLD_SEED={seed} cargo test --test simulation {}",
+                "the failing schedule: LEASEHOLD_SEED={seed} cargo test --profile developer --features mutants --test simulation {}",
                 about.test()
             );
             resume_unwind(failure);
@@ -100,14 +110,16 @@ fn add(sum: Counts, counts: Counts) -> Counts {
     Counts {
         leases: sum.leases + counts.leases,
         hand_offs: sum.hand_offs + counts.hand_offs,
-        relayed: sum.relayed + counts.relayed,
-        early: sum.early + counts.early,
-        tenures: sum.tenures + counts.tenures,
+        handed_on_by_thread: sum.handed_on_by_thread + counts.handed_on_by_thread,
+        on_notice: sum.on_notice + counts.on_notice,
+        terms: sum.terms + counts.terms,
         failed_fast: sum.failed_fast + counts.failed_fast,
+        history: sum.history.wrapping_add(counts.history),
     }
 }
 
-/// Runs the schedules that the environment wants, or so many, and adds up what they came to.
+/// Runs the schedules that the environment variables name, or `count` of them. Returns their number
+/// and the sum of their counts.
 fn run_all(count: u64, about: About) -> (u64, Counts) {
     let seeds = match from_env("LEASEHOLD_SEED") {
         Some(seed) => seed..seed + 1,
@@ -125,22 +137,22 @@ fn run_all(count: u64, about: About) -> (u64, Counts) {
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
         counts.fold(Counts::default(), add)
     });
-    let Counts { leases, hand_offs, relayed, early, tenures, failed_fast } = counts;
+    let Counts { leases, hand_offs, handed_on_by_thread, on_notice, terms, failed_fast, history: _ } = counts;
     println!(
-        "{leases} leases, {hand_offs} of them handed on within a process, {relayed} of those by its JavaScript thread, \
-         {early} taken up on a notice, {tenures} of workers; {failed_fast} acquires failed fast"
+        "{leases} leases, {hand_offs} of them handed on within a process, {handed_on_by_thread} of those by its JavaScript thread, \
+         {on_notice} taken up on a notice, {terms} of workers; {failed_fast} acquires failed fast"
     );
     assert!(leases > 0, "a simulation in which nobody ever gets a lock proves nothing");
-    assert!(tenures > 0 || seeds.end - seeds.start < 100, "nor one in which no worker ever works");
+    assert!(terms > 0 || seeds.end - seeds.start < 100, "nor one in which no worker ever works");
     (seeds.end - seeds.start, counts)
 }
 
 #[test]
 fn no_schedule_overlaps_two_leases_or_forgets_anyone() {
-    let (seeds, Counts { relayed, early, .. }) = run_all(SEEDS, About::Store);
+    let (seeds, Counts { handed_on_by_thread, on_notice, .. }) = run_all(SEEDS, About::Store);
     let some = seeds > 100;
-    assert!(early > 0 || !some, "a simulation in which no lease is taken up on a notice proves nothing");
-    assert!(relayed > 0 || !some, "nor one in which no thread hands a lease on by itself");
+    assert!(on_notice > 0 || !some, "a simulation in which no lease is taken up on a notice proves nothing");
+    assert!(handed_on_by_thread > 0 || !some, "nor one in which no thread hands a lease on by itself");
 }
 
 #[test]
@@ -152,4 +164,19 @@ fn no_schedule_of_a_quorum_overlaps_two_leases_or_forgets_anyone() {
 fn no_schedule_with_breakers_overlaps_two_leases_or_forgets_anyone() {
     let (seeds, Counts { failed_fast, .. }) = run_all(BREAKER_SEEDS, About::Breakers);
     assert!(failed_fast > 0 || seeds < 100, "a simulation in which no acquire fails fast proves nothing");
+}
+
+/// Prints a digest for each kind of schedule. `cargo test --profile developer --features mutants
+/// --test simulation -- --ignored digests --nocapture` prints the same before and after a change
+/// that must not change behavior.
+#[cfg(feature = "mutants")]
+#[test]
+#[ignore = "prints digests to compare by hand"]
+fn prints_the_digests_of_the_histories() {
+    let seeds = from_env("LEASEHOLD_SEEDS").unwrap_or(200);
+    for about in [About::Store, About::Quorum, About::Breakers] {
+        let sum =
+            (1..=seeds).map(|seed| world_of(seed, about).with_digest().run()).fold(Counts::default(), add);
+        println!("{about:?}, seeds 1 to {seeds}: {:016x}, {} leases", sum.history, sum.leases);
+    }
 }

@@ -1,4 +1,5 @@
-//! A simulated server: a store in memory with a clock of its own, which crashes, freezes and comes back.
+//! Simulates a server: a store in memory with its own clock. The server may crash, freeze and come
+//! back.
 
 use std::time::Duration;
 
@@ -6,23 +7,25 @@ use leasehold::lease::{Instant, Key};
 use leasehold::store::memory::LeaseTable;
 use leasehold::store::{Answer, Notice, Reply, Request};
 
-/// When all clocks began.
+/// The instant at which all clocks start.
 const BEGIN: Instant = Instant::from_micros(1_000_000_000);
-/// How much faster or slower than a holder's a server's clock runs at most, in millionths: a little less than the drift
-/// allowance.
+/// How much faster or slower than a holder's clock a server's clock runs at most, in millionths.
+/// This is a little less than the drift allowance. If it is larger, leases may overlap.
 const MOST_DRIFT: i64 = 9_000;
 
 pub struct Node {
     table: LeaseTable,
-    /// By how many millionths its clock is faster.
+    /// How much faster its clock runs, in millionths.
     drift: i64,
-    /// What its wall clock shows beside the time since the beginning, in µs.
+    /// The offset of its wall clock, in µs.
     wall: u64,
-    /// Whether its wall clock can be relied upon, because it has to be once data is lost.
+    /// True if the wall clock is right. In a lossy world it has to be, because after a loss of data
+    /// only the wall clock makes fences grow.
     honest: bool,
-    /// Until when it does nothing, and then all that it was asked meanwhile.
+    /// The node does nothing until that instant. Then it carries out the requests that have
+    /// arrived.
     pub frozen_until: Instant,
-    /// Until when it is gone.
+    /// The node is down until that instant.
     pub down_until: Instant,
 }
 
@@ -33,14 +36,14 @@ impl Node {
         Self { table, drift, wall, honest, frozen_until: BEGIN, down_until: BEGIN }
     }
 
-    /// What its clock shows.
+    /// Returns what its clock shows.
     fn clock(&self, now: Instant) -> Instant {
         let passed = now.since(BEGIN).as_micros() as i64;
         let shown = passed + passed * self.drift / 1_000_000;
         BEGIN + Duration::from_micros(shown.unsigned_abs())
     }
 
-    /// Its wall clock is set to anything; not if it has to be relied upon.
+    /// Sets the wall clock to a random time, unless it has to be right.
     pub fn set_wall_clock(&mut self, rng: &mut fastrand::Rng) {
         if !self.honest {
             self.wall = rng.u64(0..2_000_000_000);
@@ -48,7 +51,7 @@ impl Node {
     }
 
     pub fn apply(&mut self, request: Request, now: Instant) -> Answer {
-        // Of one store alone the wall clock stands still: that fences grow is its own doing.
+        // A wall clock that need not be right stands still: fences have to grow without it.
         let passes = if self.honest { now.since(BEGIN).as_micros() as u64 } else { 0 };
         self.table.apply(request, self.clock(now), self.wall + passes)
     }
@@ -62,12 +65,12 @@ impl Node {
         (self.wall, self.honest) = (0, false);
     }
 
-    /// It is restarted without its data.
+    /// Restarts the node without its data.
     pub fn forget(&mut self) {
         self.table = LeaseTable::default();
     }
 
-    /// Nothing may be left of `keys`.
+    /// Checks that the node has no leases of `keys`, and no places in queues.
     pub fn check_empty(&mut self, keys: &[Key], now: Instant) {
         for key in keys {
             let left = self.apply(Request::Inspect { key: key.clone() }, now);

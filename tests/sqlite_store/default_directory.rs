@@ -1,4 +1,5 @@
-//! The default file's directory lies where everybody may write, so it is looked at before it is used.
+//! Tests the checks of the default file's directory. It lies in a directory where every user may
+//! write.
 #![cfg(unix)]
 
 use std::fs;
@@ -9,7 +10,7 @@ use leasehold::store::{Reply, Request, Store, StoreErrorKind};
 
 use crate::support::*;
 
-/// The name that the directory has for this user.
+/// Returns the name of this user's directory.
 fn own_name() -> String {
     let path = default_path().unwrap();
     assert_eq!(path.file_name().unwrap(), "locks.db");
@@ -17,7 +18,7 @@ fn own_name() -> String {
 }
 
 #[test]
-fn it_is_made_for_the_user_alone() {
+fn the_default_directory_is_created_for_its_user_only() {
     let folder = Folder::fresh();
     let own = folder.join(own_name());
     assert!(own_name().ends_with(&format!("-{}", rustix::process::geteuid().as_raw())));
@@ -35,7 +36,7 @@ fn it_is_made_for_the_user_alone() {
 }
 
 #[test]
-fn it_is_refused_when_somebody_else_could_have_put_it_there() {
+fn a_default_directory_that_another_user_could_have_made_is_refused() {
     let folder = Folder::fresh();
     let own = folder.join(own_name());
     let path = own.join("locks.db");
@@ -49,7 +50,7 @@ fn it_is_refused_when_somebody_else_could_have_put_it_there() {
     fs::set_permissions(&target, fs::Permissions::from_mode(0o700)).unwrap();
     symlink(&target, &own).unwrap();
     denied("link");
-    assert_eq!(fs::read_dir(&target).unwrap().count(), 0, "nothing is written through the link");
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0, "the store must not write through the link");
     fs::remove_file(&own).unwrap();
 
     symlink(folder.join("nowhere"), &own).unwrap();

@@ -1,4 +1,4 @@
-//! Files that are not what they should be, or do not stay it.
+//! Tests lock files that are damaged, replaced, deleted or not usable.
 
 use std::fs;
 use std::path::Path;
@@ -21,12 +21,12 @@ fn with_end(path: &Path, end: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_missing_directory_is_unreachable_and_becomes_usable_when_it_is_made() {
+fn a_missing_directory_is_unreachable_until_it_is_created() {
     let folder = Folder::fresh();
     let path = folder.join("later").join("locks.db");
     let error = refusal(&path);
     assert_eq!(error.kind, StoreErrorKind::Unreachable);
-    assert!(error.message.contains("later") && error.message.contains("does not exist"), "{error}");
+    assert!(error.message.contains("later does not exist; create it, or name another"), "{error}");
     run(async {
         let store = SqliteStore::open(path.clone());
         assert!(attempt(&store, Request::Ping).await.is_err());
@@ -36,7 +36,7 @@ fn a_missing_directory_is_unreachable_and_becomes_usable_when_it_is_made() {
 }
 
 #[test]
-fn what_is_no_lock_file_is_unsupported_and_left_as_it_is() {
+fn a_file_that_is_no_lock_file_is_refused_and_not_changed() {
     let folder = Folder::fresh();
     let path = folder.db();
     fs::create_dir(&path).unwrap();
@@ -75,7 +75,7 @@ fn what_is_no_lock_file_is_unsupported_and_left_as_it_is() {
 }
 
 #[test]
-fn a_damaged_file_is_told_and_is_usable_again_once_it_was_deleted() {
+fn a_damaged_file_is_reported_and_the_store_works_after_its_deletion() {
     let folder = Folder::fresh();
     let path = folder.db();
     run(async {
@@ -102,7 +102,7 @@ async fn refusal_kind(path: &Path) -> StoreErrorKind {
 
 #[cfg(unix)]
 #[test]
-fn a_file_or_directory_that_may_not_be_written_is_denied() {
+fn a_file_or_directory_without_write_permission_is_denied() {
     use crate::child::Process;
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::fresh();
@@ -114,7 +114,7 @@ fn a_file_or_directory_that_may_not_be_written_is_denied() {
         ask(&store, Request::Ping).await;
         store.close().await;
     });
-    let outcome = |path: &Path| Process::start_without_rights("ping", &folder, path).hear();
+    let outcome = |path: &Path| Process::start_without_rights("ping", &folder, path).read_line();
     for (what, file, directory, kind) in [
         ("a file that may only be read", 0o444, 0o777, "Denied"),
         ("a file that may not be read", 0o000, 0o777, "Denied"),
@@ -123,18 +123,18 @@ fn a_file_or_directory_that_may_not_be_written_is_denied() {
     ] {
         fs::set_permissions(&path, fs::Permissions::from_mode(file)).unwrap();
         fs::set_permissions(&closed, fs::Permissions::from_mode(directory)).unwrap();
-        let said = outcome(&path);
+        let line = outcome(&path);
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(said.starts_with(kind) && said.contains("locks.db"), "{what}: {said}");
+        assert!(line.starts_with(kind) && line.contains("locks.db"), "{what}: {line}");
     }
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
-    let said = outcome(&closed.join("new.db"));
-    assert!(said.starts_with("Denied"), "a new file: {said}");
+    let line = outcome(&closed.join("new.db"));
+    assert!(line.starts_with("Denied"), "a new file: {line}");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o777)).unwrap();
 }
 
 #[test]
-fn a_path_is_taken_as_it_is_written() {
+fn a_path_is_used_literally() {
     let folder = Folder::fresh();
     run(async {
         for name in
@@ -149,7 +149,7 @@ fn a_path_is_taken_as_it_is_written() {
 }
 
 #[test]
-fn leases_of_a_deleted_or_replaced_file_are_missing_and_fences_grow_on() {
+fn leases_of_a_deleted_or_replaced_file_are_missing_and_fences_still_grow() {
     for (how, ends) in [
         ("deleted", &["", "-wal", "-shm"][..]),
         ("deleted but for its log", &[""]),
@@ -169,7 +169,7 @@ fn leases_of_a_deleted_or_replaced_file_are_missing_and_fences_grow_on() {
                     fs::remove_file(with_end(&path, end)).unwrap();
                 }
             }
-            // What is left of the old file's log may disturb for as long as somebody still uses it.
+            // The rest of the old file's log may cause errors as long as a store still uses it.
             let patience = Instant::now() + Duration::from_secs(5);
             loop {
                 match attempt(&one, renew("k", token, 60_000)).await {
@@ -184,14 +184,14 @@ fn leases_of_a_deleted_or_replaced_file_are_missing_and_fences_grow_on() {
             one.close().await;
             assert!(
                 is_busy(&SqliteStore::open(path.clone()), "k").await,
-                "{how}: the end of one spoils nothing"
+                "{how}: closing one store must not free the lock"
             );
         });
     }
 }
 
 #[test]
-fn a_deleted_owners_file_frees_nothing_and_is_made_anew() {
+fn a_deleted_owner_file_frees_no_lease_and_is_created_again() {
     let folder = Folder::fresh();
     let owners = folder.join("locks.db.owners");
     let count = || fs::read_dir(&owners).map_or(0, Iterator::count);
@@ -214,7 +214,7 @@ fn a_deleted_owners_file_frees_nothing_and_is_made_anew() {
 }
 
 #[test]
-fn close_ends_while_somebody_else_has_the_file_locked() {
+fn close_ends_while_another_program_locks_the_file() {
     let folder = Folder::fresh();
     run(async {
         let store = SqliteStore::open(folder.db());
@@ -225,13 +225,13 @@ fn close_ends_while_somebody_else_has_the_file_locked() {
         store.close().await;
         assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
         file.execute_batch("ROLLBACK").unwrap();
-        // What could not be freed is found out by the file that nobody has locked any more.
+        // The rows that could not be deleted have an owner whose file no process locks.
         assert!(!is_busy(&SqliteStore::open(folder.db()), "k").await);
     });
 }
 
 #[test]
-fn the_last_store_to_close_puts_a_long_log_back_and_deletes_no_file() {
+fn the_last_store_to_close_empties_a_long_log_and_deletes_no_file() {
     let folder = Folder::fresh();
     let log = || fs::metadata(with_end(&folder.db(), "-wal")).unwrap().len();
     run(async {
@@ -251,7 +251,7 @@ fn the_last_store_to_close_puts_a_long_log_back_and_deletes_no_file() {
 }
 
 #[test]
-fn a_store_that_is_dropped_unclosed_frees_its_leases() {
+fn a_store_that_is_dropped_without_a_close_frees_its_leases() {
     let folder = Folder::fresh();
     run(async {
         let store: Rc<SqliteStore> = SqliteStore::open(folder.db());

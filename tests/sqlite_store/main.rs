@@ -1,4 +1,4 @@
-//! What is true of the embedded store alone, in real processes and on real files.
+//! Tests what is specific to the SQLite store, with real processes and real files.
 
 mod child;
 mod crashes;

@@ -1,5 +1,5 @@
-//! Figures, for whoever changes the store:
-//! `cargo test --release --test sqlite_store -- --ignored --nocapture --test-threads=1 measure`.
+//! Prints figures about the speed of the store:
+//! `cargo test --release --test sqlite_store -- --ignored --nocapture --test-threads=1 measure`
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +14,8 @@ use crate::waiter::Waiter;
 
 const SPAN: Duration = Duration::from_secs(2);
 
-/// Acquires and releases `at_once` keys again and again. Returns pairs per second and the time of each round.
+/// Acquires and releases `at_once` keys again and again. Returns pairs per second and the time of
+/// each round.
 pub async fn pairs(path: &Path, at_once: usize) -> (f64, Vec<Duration>) {
     let store = SqliteStore::open(path.into());
     ask(&store, Request::Ping).await;
@@ -38,22 +39,23 @@ pub async fn pairs(path: &Path, at_once: usize) -> (f64, Vec<Duration>) {
 }
 
 #[test]
-#[ignore = "prints figures, proves nothing"]
+#[ignore = "prints figures and tests nothing"]
 fn pairs_per_second() {
     for at_once in [1, 256] {
         for processes in [1, 2] {
             let folder = Folder::fresh();
             let mut all: Vec<Process> =
                 (0..processes).map(|_| Process::start(&format!("measure {at_once}"), &folder.db())).collect();
-            let said: Vec<String> = all.iter_mut().map(Process::hear).collect();
-            println!("{at_once} at once, {processes} processes: {}", said.join(" | "));
+            let lines: Vec<String> = all.iter_mut().map(Process::read_line).collect();
+            println!("{at_once} at once, {processes} processes: {}", lines.join(" | "));
         }
     }
 }
 
-/// From the release in one process until the other has the lease. `after` is how long that one has waited.
+/// Measures the time from the release in one process until the other has the lease. `after` is how
+/// long the other has waited.
 #[test]
-#[ignore = "prints figures, proves nothing"]
+#[ignore = "prints figures and tests nothing"]
 fn hand_over() {
     for (after, rounds) in [(Duration::ZERO, 300), (Duration::from_millis(300), 30)] {
         let folder = Folder::fresh();
@@ -75,7 +77,7 @@ fn hand_over() {
 
 /// Measures how long it takes to open the files again after a rest, with other live owners.
 #[test]
-#[ignore = "prints figures, proves nothing"]
+#[ignore = "prints figures and tests nothing"]
 fn reopening() {
     for others in [0, 300] {
         let folder = Folder::fresh();
@@ -108,10 +110,10 @@ fn reopening() {
     }
 }
 
-/// What a process spends while one waiter of its waits.
+/// Measures how much processor time a process uses while one of its waiters waits.
 #[cfg(target_os = "linux")]
 #[test]
-#[ignore = "prints figures, proves nothing"]
+#[ignore = "prints figures and tests nothing"]
 fn cost_of_waiting() {
     let spent = |id: u32| {
         let tasks = std::fs::read_dir(format!("/proc/{id}/task")).unwrap().flatten();
@@ -124,11 +126,11 @@ fn cost_of_waiting() {
         let (mut holder, mut waiter) = (Waiter::start(&folder.db()), Waiter::start(&folder.db()));
         holder.hold(Mode::Exclusive, 60_000);
         waiter.queue(Mode::Exclusive);
-        // Another process that changes the file again and again.
+        // This process changes the file again and again.
         let mut other = busy.then(|| Process::start("measure 1", &folder.db()));
         let (start, before) = (Instant::now(), spent(waiter.id()));
         match &mut other {
-            Some(other) => println!("meanwhile: {}", other.hear()),
+            Some(other) => println!("meanwhile: {}", other.read_line()),
             None => std::thread::sleep(Duration::from_secs(10)),
         }
         let share = (spent(waiter.id()) - before).as_secs_f64() / start.elapsed().as_secs_f64();
@@ -140,9 +142,9 @@ fn cost_of_waiting() {
     }
 }
 
-/// From the death of the holder's process until the waiter has the lease.
+/// Measures the time from the death of the holder's process until the waiter has the lease.
 #[test]
-#[ignore = "prints figures, proves nothing"]
+#[ignore = "prints figures and tests nothing"]
 fn hand_over_after_a_kill() {
     let folder = Folder::fresh();
     let mut delays = Vec::new();

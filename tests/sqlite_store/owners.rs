@@ -25,7 +25,7 @@ fn only_file_in(directory: &Path) -> PathBuf {
 }
 
 #[test]
-fn an_owner_whose_file_cannot_be_read_is_in_the_way_and_the_error_names_the_file() {
+fn an_owner_file_that_cannot_be_read_is_an_error_that_names_the_file() {
     let folder = Folder::fresh();
     let (path, owners) = (folder.db(), folder.join("locks.db.owners"));
     run(async {
@@ -39,9 +39,9 @@ fn an_owner_whose_file_cannot_be_read_is_in_the_way_and_the_error_names_the_file
         for end in ["", "-wal", "-shm"] {
             fs::remove_file(folder.join(format!("locks.db{end}"))).unwrap();
         }
-        let said = Process::start_without_rights("ping", &folder, &path).hear();
+        let line = Process::start_without_rights("ping", &folder, &path).read_line();
         let name = file.to_str().unwrap();
-        assert!(said.starts_with("Loading") && said.contains(name) && said.contains("delete"), "{said}");
+        assert!(line.starts_with("Loading") && line.contains(name) && line.contains("delete"), "{line}");
     });
 }
 
@@ -58,14 +58,14 @@ fn a_directory_of_owners_that_cannot_be_read_is_an_error() {
         set_mode(&folder, 0o777);
         // New files can be created, but not listed.
         set_mode(&owners, 0o333);
-        let said = Process::start_without_rights("ping", &folder, &path).hear();
-        assert!(said.starts_with("Denied") && said.contains("locks.db.owners"), "{said}");
+        let line = Process::start_without_rights("ping", &folder, &path).read_line();
+        assert!(line.starts_with("Denied") && line.contains("locks.db.owners"), "{line}");
         store.close().await;
     });
 }
 
 #[test]
-fn all_who_may_use_the_database_may_read_the_owner_files() {
+fn owner_files_have_the_permissions_of_the_database() {
     for mode in [0o666, 0o660, 0o600] {
         let folder = Folder::fresh();
         fs::write(folder.db(), "").unwrap();
@@ -103,7 +103,7 @@ fn entries_other_than_regular_files_in_the_directory_of_owners_are_ignored() {
         assert_eq!(ask(&store, Request::Ping).await, Reply::Ready);
         granted(&store, "k", Token::random(), 60_000).await;
         store.close().await;
-        assert_eq!(fs::read_dir(&owners).unwrap().count(), 5, "they are left as they are");
+        assert_eq!(fs::read_dir(&owners).unwrap().count(), 5, "the store leaves them as they are");
     });
 }
 
@@ -113,8 +113,8 @@ fn an_owner_file_that_cannot_be_written_is_removed_again() {
     run(async {
         let store = SqliteStore::open(folder.db());
         granted(&store, "k", Token::random(), 60_000).await;
-        let said = Process::start_without_room("ping", &folder.db()).hear();
-        assert!(said.contains("locks.db.owners") && said.contains("too large"), "{said}");
+        let line = Process::start_without_room("ping", &folder.db()).read_line();
+        assert!(line.contains("locks.db.owners") && line.contains("too large"), "{line}");
         only_file_in(&folder.join("locks.db.owners"));
         store.close().await;
     });

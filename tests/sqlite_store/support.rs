@@ -1,4 +1,4 @@
-//! A directory of the test's own, and the short forms the tests speak in.
+//! Creates a directory for each test, and has short functions for requests.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use leasehold::lease::{Fence, Token, Ttl};
 use leasehold::store::sqlite::SqliteStore;
-use leasehold::store::{Answer, Ask, Reply, Request, Store, StoreError};
+use leasehold::store::{AcquireRequest, Answer, Reply, Request, Store, StoreError};
 
-/// A fresh directory that goes with the value.
+/// A new directory. Dropping the value deletes it.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -42,13 +42,13 @@ impl Drop for Folder {
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        tokio::time::timeout(Duration::from_secs(60), test).await.expect("it hangs")
+        tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs")
     })
 }
 
 pub fn acquire(key: &str, token: Token, ttl_ms: u32) -> Request {
     let ttl = Ttl::from_millis(ttl_ms).unwrap();
-    Request::Acquire(Ask::new(key.into(), token, ttl, "test".into()))
+    Request::Acquire(AcquireRequest::new(key.into(), token, ttl, "test".into()))
 }
 
 pub fn renew(key: &str, token: Token, ttl_ms: u32) -> Request {
@@ -80,7 +80,7 @@ pub async fn is_busy(store: &Rc<SqliteStore>, key: &str) -> bool {
     matches!(ask(store, acquire(key, Token::random(), 60_000)).await, Reply::Busy { .. })
 }
 
-/// How the store at `path` answers to being pinged, if not well.
+/// Returns the error with which the store at `path` answers a ping.
 pub fn refusal(path: &Path) -> StoreError {
     run(async {
         let store = SqliteStore::open(path.into());

@@ -1,4 +1,4 @@
-//! Processes that hand a lock to each other, and what becomes of the queue when one of them dies or freezes.
+//! Tests processes that hand a lock to each other, and the queue when one of them dies or freezes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,19 +9,19 @@ use leasehold::store::sqlite::SqliteStore;
 use leasehold::store::{GRANT_TTL, LockInfo, Notice, Reply, Request, Source, Store, WAITER_LIFE};
 
 use crate::support::*;
-use crate::waiter::{KEY, Waiter, listen, wants};
+use crate::waiter::{KEY, Waiter, listen, queue_request};
 
 const X: Mode = Mode::Exclusive;
 const S: Mode = Mode::Shared { most: 1_000 };
 
-/// What is promised is 200 ms; the rest is for a machine that has other things to do.
+/// The promise is 200 ms. The rest allows for a busy machine.
 const SOON: u64 = 400_000;
 
 fn now() -> u64 {
     clock::now().as_micros()
 }
 
-/// How many leases and waiters are in the file.
+/// Returns the number of leases and of waiters in the file.
 fn rows(path: &Path) -> (u32, u32) {
     let file = rusqlite::Connection::open(path).unwrap();
     let count =
@@ -29,8 +29,8 @@ fn rows(path: &Path) -> (u32, u32) {
     (count("leases"), count("waiters"))
 }
 
-/// Asks about the lock until it is as expected.
-async fn look_until(store: &std::rc::Rc<SqliteStore>, expected: impl Fn(&Option<LockInfo>) -> bool) {
+/// Inspects the lock until it is as expected.
+async fn inspect_until(store: &std::rc::Rc<SqliteStore>, expected: impl Fn(&Option<LockInfo>) -> bool) {
     let start = Instant::now();
     loop {
         let reply = ask(store, Request::Inspect { key: KEY.into() }).await;
@@ -48,7 +48,7 @@ fn waiters(found: &Option<LockInfo>) -> usize {
 }
 
 #[test]
-fn a_lock_goes_to_and_fro_between_two_processes_by_notice_and_nothing_is_left() {
+fn two_processes_hand_a_lock_to_each_other_by_notice() {
     let folder = Folder::fresh();
     let (mut one, mut other) = (Waiter::start(&folder.db()), Waiter::start(&folder.db()));
     let mut last = one.hold(X, 60_000).fence;
@@ -72,7 +72,7 @@ fn a_lock_goes_to_and_fro_between_two_processes_by_notice_and_nothing_is_left() 
 }
 
 #[test]
-fn a_killed_holders_lease_goes_to_the_first_of_those_who_wait() {
+fn the_lease_of_a_killed_holder_goes_to_the_first_waiter() {
     let folder = Folder::fresh();
     let [mut holder, mut first, mut second] = [(); 3].map(|()| Waiter::start(&folder.db()));
     let fence = holder.hold(X, 60_000).fence;
@@ -83,7 +83,7 @@ fn a_killed_holders_lease_goes_to_the_first_of_those_who_wait() {
     assert!(next.by_notice && next.fence > fence && next.at - killed < SOON, "{next:?}, killed at {killed}");
     run(async {
         let store = SqliteStore::open(folder.db());
-        look_until(&store, |found| waiters(found) == 1).await;
+        inspect_until(&store, |found| waiters(found) == 1).await;
     });
     let killed = now();
     first.kill();
@@ -95,11 +95,11 @@ fn a_killed_holders_lease_goes_to_the_first_of_those_who_wait() {
     second.release();
     assert_eq!(rows(&folder.db()), (0, 0));
     let owners = std::fs::read_dir(folder.join("locks.db.owners")).unwrap().count();
-    assert_eq!(owners, 1, "the dead ones' files are gone");
+    assert_eq!(owners, 1, "the files of the dead owners are deleted");
 }
 
 #[test]
-fn a_holder_that_ends_in_order_hands_its_lease_on() {
+fn a_holder_that_ends_normally_hands_its_lease_over() {
     let folder = Folder::fresh();
     let [mut holder, mut first] = [(); 2].map(|()| Waiter::start(&folder.db()));
     holder.hold(X, 60_000);
@@ -109,7 +109,7 @@ fn a_holder_that_ends_in_order_hands_its_lease_on() {
 }
 
 #[test]
-fn a_waiter_killed_before_its_grant_is_passed_over() {
+fn a_waiter_killed_before_its_grant_is_skipped() {
     let folder = Folder::fresh();
     let [mut holder, mut first, mut second] = [(); 3].map(|()| Waiter::start(&folder.db()));
     holder.hold(X, 60_000);
@@ -123,14 +123,14 @@ fn a_waiter_killed_before_its_grant_is_passed_over() {
 
 #[cfg(unix)]
 #[test]
-fn a_waiter_killed_after_its_grant_and_before_it_knows_is_passed_over() {
+fn a_waiter_killed_between_its_grant_and_the_notice_is_skipped() {
     let folder = Folder::fresh();
     let [mut holder, mut first, mut second] = [(); 3].map(|()| Waiter::start(&folder.db()));
     holder.hold(X, 60_000);
     assert_eq!((first.queue(X), second.queue(X)), (0, 1));
     first.freeze();
     holder.release();
-    assert_eq!(rows(&folder.db()), (1, 1), "it was handed to the frozen one");
+    assert_eq!(rows(&folder.db()), (1, 1), "the frozen waiter was handed the lease");
     let killed = now();
     first.kill();
     let lease = second.lease();
@@ -139,7 +139,7 @@ fn a_waiter_killed_after_its_grant_and_before_it_knows_is_passed_over() {
 
 #[cfg(unix)]
 #[test]
-fn a_frozen_waiter_is_waited_for_no_longer_than_its_grant() {
+fn a_frozen_waiter_delays_the_queue_for_no_longer_than_its_grant() {
     let folder = Folder::fresh();
     let [mut holder, mut first, mut second] = [(); 3].map(|()| Waiter::start(&folder.db()));
     holder.hold(X, 60_000);
@@ -150,7 +150,7 @@ fn a_frozen_waiter_is_waited_for_no_longer_than_its_grant() {
     let waited = lease.at - released;
     let grant = GRANT_TTL.as_micros() as u64;
     assert!(waited >= grant && waited < grant + SOON, "{waited} µs");
-    // It asks again when it goes on, and then stands at the end.
+    // The waiter asks again when it goes on, and is then at the end of the queue.
     first.thaw();
     let released = second.release();
     let late = first.lease();
@@ -159,7 +159,7 @@ fn a_frozen_waiter_is_waited_for_no_longer_than_its_grant() {
 
 #[cfg(unix)]
 #[test]
-fn a_frozen_waiter_loses_its_place_and_gets_another_when_it_goes_on() {
+fn a_frozen_waiter_loses_its_place_and_gets_another_later() {
     let folder = Folder::fresh();
     let [mut holder, mut first, mut second] = [(); 3].map(|()| Waiter::start(&folder.db()));
     holder.hold(X, 60_000);
@@ -168,10 +168,10 @@ fn a_frozen_waiter_loses_its_place_and_gets_another_when_it_goes_on() {
     let frozen = Instant::now();
     run(async {
         let store = SqliteStore::open(folder.db());
-        look_until(&store, |found| waiters(found) == 1).await;
+        inspect_until(&store, |found| waiters(found) == 1).await;
         assert!(frozen.elapsed() > WAITER_LIFE - Duration::from_millis(600), "{:?}", frozen.elapsed());
         first.thaw();
-        look_until(&store, |found| waiters(found) == 2).await;
+        inspect_until(&store, |found| waiters(found) == 2).await;
         let released = holder.release();
         let lease = second.lease();
         assert!(lease.at - released < SOON, "{lease:?}, released at {released}");
@@ -182,7 +182,7 @@ fn a_frozen_waiter_loses_its_place_and_gets_another_when_it_goes_on() {
 
 #[cfg(unix)]
 #[test]
-fn a_frozen_holders_lease_is_handed_on_when_it_ends_though_nobody_asks() {
+fn the_lease_of_a_frozen_holder_is_handed_over_when_it_ends_without_a_request() {
     let folder = Folder::fresh();
     let mut holder = Waiter::start(&folder.db());
     run(async {
@@ -193,20 +193,20 @@ fn a_frozen_holders_lease_is_handed_on_when_it_ends_though_nobody_asks() {
         holder.freeze();
         let token = Token::random();
         assert!(matches!(
-            ask(&store, wants(KEY, token, 7)).await,
-            Reply::Queued { told: true, ahead: 0, .. }
+            ask(&store, queue_request(KEY, token, 7)).await,
+            Reply::Queued { notified: true, ahead: 0, .. }
         ));
-        let told = notices.recv().await;
-        assert!(matches!(told, Some(Notice::Granted { number: 7, fence: None })), "{told:?}");
+        let notified = notices.recv().await;
+        assert!(matches!(notified, Some(Notice::Granted { number: 7, fence: None })), "{notified:?}");
         let waited = now() - held.at;
         assert!(waited > 400_000 && waited < 500_000 + SOON, "{waited} µs");
-        assert!(matches!(ask(&store, wants(KEY, token, 7)).await, Reply::Acquired { .. }));
-        assert_eq!(notices.try_recv().ok(), None, "told once");
+        assert!(matches!(ask(&store, queue_request(KEY, token, 7)).await, Reply::Acquired { .. }));
+        assert_eq!(notices.try_recv().ok(), None, "the waiter gets one notice");
     });
 }
 
 #[test]
-fn waiters_of_one_process_are_told_straight_and_once() {
+fn waiters_of_one_process_get_one_notice_each_in_order() {
     let folder = Folder::fresh();
     run(async {
         let store = SqliteStore::open(folder.db());
@@ -214,23 +214,23 @@ fn waiters_of_one_process_are_told_straight_and_once() {
         let tokens: Vec<Token> = (0..3).map(|_| Token::random()).collect();
         granted(&store, KEY, tokens[0], 60_000).await;
         for number in [1, 2] {
-            let reply = ask(&store, wants(KEY, tokens[number], number as u64)).await;
+            let reply = ask(&store, queue_request(KEY, tokens[number], number as u64)).await;
             let ahead = number as u32 - 1;
             assert!(matches!(reply, Reply::Queued { ahead: found, .. } if found == ahead), "{reply:?}");
         }
         for number in [1, 2] {
             assert_eq!(ask(&store, release(KEY, tokens[number - 1])).await, Reply::Released);
-            let told = notices.recv().await;
+            let notified = notices.recv().await;
             assert!(
-                matches!(told, Some(Notice::Granted { number: n, .. }) if n == number as u64),
-                "{told:?}"
+                matches!(notified, Some(Notice::Granted { number: n, .. }) if n == number as u64),
+                "{notified:?}"
             );
-            let reply = ask(&store, wants(KEY, tokens[number], number as u64)).await;
+            let reply = ask(&store, queue_request(KEY, tokens[number], number as u64)).await;
             assert!(matches!(reply, Reply::Acquired { .. }), "{reply:?}");
         }
         assert_eq!(ask(&store, release(KEY, tokens[2])).await, Reply::Released);
         store.close().await;
-        assert_eq!(notices.recv().await, None, "nobody was told twice");
+        assert_eq!(notices.recv().await, None, "no waiter got a second notice");
         assert_eq!(rows(&folder.db()), (0, 0));
     });
 }
@@ -246,10 +246,10 @@ fn readers_and_writers_of_many_processes_keep_their_order() {
     let (a, b) = (one.lease(), two.lease());
     run(async {
         let store = SqliteStore::open(folder.db());
-        look_until(&store, |found| waiters(found) == 2).await;
+        inspect_until(&store, |found| waiters(found) == 2).await;
         one.release();
-        // The writer fits beside no reader, and blocks the one behind it.
-        look_until(&store, |found| {
+        // The writer fits with no reader, and blocks the waiter behind it.
+        inspect_until(&store, |found| {
             found
                 .as_ref()
                 .is_some_and(|found| found.shared && found.leases.len() == 1 && found.waiters.len() == 2)
@@ -267,7 +267,7 @@ fn readers_and_writers_of_many_processes_keep_their_order() {
 }
 
 #[test]
-fn a_semaphore_has_room_for_so_many_processes_and_no_more() {
+fn a_semaphore_never_has_more_holders_than_permits() {
     let folder = Folder::fresh();
     let two = Mode::Shared { most: 2 };
     let [mut a, mut b, mut c] = [(); 3].map(|()| Waiter::start(&folder.db()));
@@ -284,10 +284,10 @@ fn a_semaphore_has_room_for_so_many_processes_and_no_more() {
 }
 
 #[test]
-fn a_detached_lease_outlives_its_process_and_dies_with_the_one_that_adopts_it() {
+fn a_detached_lease_outlives_its_process_and_ends_with_that_of_its_adopter() {
     let folder = Folder::fresh();
     for how in ["ends", "is killed"] {
-        let [mut old, mut heir, mut next] = [(); 3].map(|()| Waiter::start(&folder.db()));
+        let [mut old, mut adopter, mut next] = [(); 3].map(|()| Waiter::start(&folder.db()));
         old.hold(X, 60_000);
         let token = old.detach(60_000);
         next.queue(X);
@@ -299,21 +299,21 @@ fn a_detached_lease_outlives_its_process_and_dies_with_the_one_that_adopts_it() 
         run(async {
             let store = SqliteStore::open(folder.db());
             assert!(is_busy(&store, KEY).await, "{how}");
-            heir.adopt(token);
+            adopter.adopt(token);
             let (ttl, holder) = (Ttl::from_millis(60_000).unwrap(), "late".into());
             let late = Request::Adopt {
                 key: KEY.into(),
                 token,
-                heir: Token::random(),
+                adopter: Token::random(),
                 ttl,
                 holder,
                 outlives_process: false,
                 source: Source::Ticket { fence: Fence(1), with_ttl: false },
             };
-            assert!(matches!(ask(&store, late).await, Reply::NotHeld(_)), "one heir only");
+            assert!(matches!(ask(&store, late).await, Reply::NotHeld(_)), "a lease has one adopter");
             assert!(is_busy(&store, KEY).await, "{how}");
             let killed = now();
-            heir.kill();
+            adopter.kill();
             let lease = next.lease();
             assert!(lease.by_notice && lease.at - killed < SOON, "{lease:?}, killed at {killed}");
         });
@@ -324,7 +324,7 @@ fn a_detached_lease_outlives_its_process_and_dies_with_the_one_that_adopts_it() 
 }
 
 #[test]
-fn a_detached_lease_that_nobody_adopts_is_handed_on_when_its_ttl_ends() {
+fn a_detached_lease_without_an_adopter_is_handed_over_when_its_ttl_ends() {
     let folder = Folder::fresh();
     let [mut old, mut next] = [(); 2].map(|()| Waiter::start(&folder.db()));
     let held = old.hold(X, 1_000);
@@ -337,14 +337,14 @@ fn a_detached_lease_that_nobody_adopts_is_handed_on_when_its_ttl_ends() {
 }
 
 #[test]
-fn whoever_waits_in_a_file_that_is_replaced_is_told_to_ask_again() {
+fn waiters_in_a_replaced_file_get_a_notice_to_ask_again() {
     let folder = Folder::fresh();
     run(async {
         let store = SqliteStore::open(folder.db());
         let mut notices = listen(&store);
         granted(&store, KEY, Token::random(), 60_000).await;
         let token = Token::random();
-        assert!(matches!(ask(&store, wants(KEY, token, 1)).await, Reply::Queued { .. }));
+        assert!(matches!(ask(&store, queue_request(KEY, token, 1)).await, Reply::Queued { .. }));
         for end in ["", "-wal", "-shm"] {
             let mut path = folder.db().into_os_string();
             path.push(end);
@@ -352,6 +352,6 @@ fn whoever_waits_in_a_file_that_is_replaced_is_told_to_ask_again() {
         }
         // No store grants the lock before this notice is dropped.
         assert!(matches!(notices.recv().await, Some(Notice::Lost(_))));
-        assert!(matches!(ask(&store, wants(KEY, token, 1)).await, Reply::Acquired { .. }));
+        assert!(matches!(ask(&store, queue_request(KEY, token, 1)).await, Reply::Acquired { .. }));
     });
 }

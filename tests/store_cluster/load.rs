@@ -1,22 +1,23 @@
-//! Contenders that take turns at locks while something is done to the cluster.
+//! Makes contenders take turns at locks while a test changes the cluster.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use leasehold::lease::{Fence, Key};
-use leasehold::store::{Ask, Reply, Request};
+use leasehold::store::{AcquireRequest, Reply, Request};
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::asking::renew;
 use crate::client::Client;
-use crate::scene::{persist, within};
+use crate::setup::{persist, within};
 use crate::waiter::Waiter;
 
-/// How often who waits looks again though nothing happened, as the engine does.
+/// How often a waiter polls without a notice, as in the engine.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// What a lock protects: it notices if two are at it, and whose fence is not larger than the last.
+/// What a lock protects. It fails if two contenders use it at a time, or if a fence is not larger
+/// than the last one.
 #[derive(Default)]
 struct Resource {
     is_used: Cell<bool>,
@@ -39,7 +40,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Two contenders of each client at each of `keys`.
+    /// Starts two contenders of each client for each of `keys`.
     pub fn begin(clients: &[Client], keys: &[Key]) -> Self {
         let stop = Rc::new(Cell::new(false));
         let (mut resources, mut contenders) = (Vec::new(), Vec::new());
@@ -58,12 +59,12 @@ impl Load {
         Self { resources, stop, contenders }
     }
 
-    /// How many turns there were so far, of the lock that had the fewest.
+    /// Returns the number of turns so far, of the lock that had the fewest.
     pub fn turns(&self) -> usize {
         self.resources.iter().map(|resource| resource.turns.borrow().len()).min().unwrap()
     }
 
-    /// Lets all finish. Returns for how long nobody got a lock, at the longest.
+    /// Lets all contenders finish. Returns the longest time in which no contender got a lock.
     pub async fn end(self) -> Duration {
         self.stop.set(true);
         for contender in self.contenders {
@@ -80,10 +81,10 @@ impl Load {
 async fn contend(client: Client, key: Key, resource: Rc<Resource>, stop: Rc<Cell<bool>>) {
     while !stop.get() {
         let waiter = Waiter::exclusive(&client, &key, "a contender");
-        let Ask { token, .. } = waiter.wants;
+        let AcquireRequest { token, .. } = waiter.request;
         while !stop.get() {
             let seen = client.notices.count();
-            match within(&client, 1_000, Request::Acquire(waiter.wants.clone())).await {
+            match within(&client, 1_000, Request::Acquire(waiter.request.clone())).await {
                 Ok(Reply::Acquired { fence, .. }) => {
                     resource.enter(fence);
                     tokio::time::sleep(Duration::from_millis(2)).await;
@@ -97,7 +98,7 @@ async fn contend(client: Client, key: Key, resource: Rc<Resource>, stop: Rc<Cell
                 }
                 Ok(Reply::Queued { remaining, .. }) => {
                     let pause = remaining.unwrap_or(HEARTBEAT).clamp(Duration::from_millis(1), HEARTBEAT);
-                    let _told_or_time_to_look = tokio::time::timeout(pause, client.notices.after(seen)).await;
+                    let _notice_or_heartbeat = tokio::time::timeout(pause, client.notices.after(seen)).await;
                 }
                 Ok(other) => panic!("{other:?}"),
                 Err(error) => {
@@ -106,7 +107,7 @@ async fn contend(client: Client, key: Key, resource: Rc<Resource>, stop: Rc<Cell
                 }
             }
         }
-        // What it has, or may have.
+        // Release the lease or the place that the token may have.
         persist(&client, Request::Release { key: key.clone(), token, used: None }).await;
     }
 }

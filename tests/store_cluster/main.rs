@@ -1,4 +1,5 @@
-//! What the cluster store promises beyond the contract, against real clusters that each test starts for itself.
+//! Tests what the cluster store promises beyond the contract, with real clusters that each test
+//! starts for itself.
 
 #![cfg(unix)]
 
@@ -16,7 +17,7 @@ mod redis_cluster;
 mod redis_server;
 mod reshard;
 mod routing;
-mod scene;
+mod setup;
 #[allow(dead_code)]
 #[path = "../store_contract/waiter.rs"]
 mod waiter;

@@ -1,4 +1,5 @@
-//! Slots move while leases in them are held, renewed and waited for.
+//! Tests slots that move while leases in them are held and renewed, and while clients wait for
+//! them.
 
 use std::time::Duration;
 
@@ -8,11 +9,12 @@ use leasehold::store::{Reply, StoreErrorKind};
 use crate::asking::{RENEWED, acquire, adopt, ask, fence, inspect, lease, release, renew, renew_block};
 use crate::load::Load;
 use crate::redis_cluster::RedisCluster;
-use crate::scene::{calls, client, key_at, persist, run, until, within};
+use crate::setup::{calls, client, key_at, persist, run, until, within};
 use crate::waiter::Waiter;
 
-/// A cluster, a lock of its first node, and the lock's slot, which is to move to the second node.
-fn scene() -> (RedisCluster, Key, u16) {
+/// Returns a cluster, a lock of its first node, and the lock's slot. The tests move the slot to the
+/// second node.
+fn setup() -> (RedisCluster, Key, u16) {
     let cluster = RedisCluster::start(3, false);
     let key = key_at(&cluster, 0);
     let slot = cluster.slot_of(&key);
@@ -20,16 +22,16 @@ fn scene() -> (RedisCluster, Key, u16) {
 }
 
 #[test]
-fn a_lease_is_renewed_and_released_wherever_its_slot_is() {
+fn a_lease_is_renewed_and_released_while_its_slot_moves() {
     run(async {
-        let (cluster, key, slot) = scene();
+        let (cluster, key, slot) = setup();
         let client = client(&cluster.url());
-        let (token, heir) = (Token::random(), Token::random());
+        let (token, adopter) = (Token::random(), Token::random());
         let first = fence(ask(&client, acquire(&key, token, 60_000)).await);
         cluster.open_slot(slot, 0, 1);
         assert_eq!(ask(&client, renew(&key, token, 60_000)).await, RENEWED);
         while cluster.move_keys(slot, 0, 1, 10) > 0 {}
-        // Its keys are at a node that does not have the slot yet.
+        // The keys are at a node that does not have the slot yet.
         assert_eq!(ask(&client, renew(&key, token, 60_000)).await, RENEWED);
         assert_eq!(lease(&client, &key).await.fence, Some(first));
         let Reply::Renewed { block: Some((block, 0)) } =
@@ -38,8 +40,8 @@ fn a_lease_is_renewed_and_released_wherever_its_slot_is() {
             panic!("no fences")
         };
         assert!(block > first);
-        assert!(ask(&client, adopt(&key, token, heir, 60_000)).await.is_adopted());
-        assert_eq!(ask(&client, release(&key, heir)).await, Reply::Released);
+        assert!(ask(&client, adopt(&key, token, adopter, 60_000)).await.is_adopted());
+        assert_eq!(ask(&client, release(&key, adopter)).await, Reply::Released);
         cluster.close_slot(slot, 0, 1);
         let last = fence(ask(&client, acquire(&key, token, 60_000)).await);
         assert!(last.0 >= block.0 + 5, "{last:?} {block:?}");
@@ -48,17 +50,17 @@ fn a_lease_is_renewed_and_released_wherever_its_slot_is() {
     });
 }
 
-/// The fence stays ahead though the clock of the node is behind it.
+/// Checks that a fence that is larger than the clock of the new node moves with the slot.
 #[test]
 fn fences_move_with_their_slot() {
     run(async {
-        let (cluster, key, slot) = scene();
+        let (cluster, key, slot) = setup();
         let client = client(&cluster.url());
         let (one, two) = (Token::random(), Token::random());
         ask(&client, acquire(&key, one, 60_000)).await;
         let side = format!("{{{key}}}:fence");
         let ahead = 9_000_000_000_000_000_u64;
-        cluster.nodes[0].tell(&["SET", &side, &format!("{ahead} {one} x"), "PX", "3600000"]);
+        cluster.nodes[0].run(&["SET", &side, &format!("{ahead} {one} x"), "PX", "3600000"]);
         assert_eq!(ask(&client, release(&key, one)).await, Reply::Released);
         cluster.move_slot(slot, 0, 1);
         assert_eq!(fence(ask(&client, acquire(&key, two, 60_000)).await), Fence(ahead + 1));
@@ -66,9 +68,9 @@ fn fences_move_with_their_slot() {
 }
 
 #[test]
-fn while_a_slot_moves_nothing_in_it_is_granted_and_nothing_is_told_wrong() {
+fn while_a_slot_moves_no_lock_is_granted_and_no_reply_is_wrong() {
     run(async {
-        let (cluster, key, slot) = scene();
+        let (cluster, key, slot) = setup();
         let client = client(&cluster.url());
         let (holder, other) = (Token::random(), Token::random());
         ask(&client, acquire(&key, holder, 60_000)).await;
@@ -82,7 +84,7 @@ fn while_a_slot_moves_nothing_in_it_is_granted_and_nothing_is_told_wrong() {
         cluster.open_slot(slot, 0, 1);
         moving(acquire(&free, other, 60_000)).await;
         assert!(matches!(ask(&client, acquire(&key, other, 60_000)).await, Reply::Busy { .. }));
-        // The lock is there, its fence is still here.
+        // The second node has the lock, the first one still has its fence.
         cluster.move_these(&[&key], 0, 1);
         for request in
             [renew(&key, holder, 60_000), acquire(&key, other, 60_000), inspect(&key), release(&key, holder)]
@@ -92,7 +94,7 @@ fn while_a_slot_moves_nothing_in_it_is_granted_and_nothing_is_told_wrong() {
         cluster.move_these(&[&format!("{{{key}}}:fence")], 0, 1);
         assert_eq!(ask(&client, renew(&key, holder, 60_000)).await, RENEWED);
         moving(acquire(&key, other, 60_000)).await;
-        // A short delay is waited out.
+        // The client waits during a short move.
         cluster.close_slot(slot, 0, 1);
         assert!(matches!(ask(&client, acquire(&key, other, 60_000)).await, Reply::Busy { .. }));
         assert!(matches!(ask(&client, acquire(&free, other, 60_000)).await, Reply::Acquired { .. }));
@@ -101,9 +103,9 @@ fn while_a_slot_moves_nothing_in_it_is_granted_and_nothing_is_told_wrong() {
 }
 
 #[test]
-fn who_waits_is_served_in_turn_after_the_slot_has_moved() {
+fn waiters_are_served_in_order_after_their_slot_has_moved() {
     run(async {
-        let (cluster, key, slot) = scene();
+        let (cluster, key, slot) = setup();
         let [one, two] = [client(&cluster.url()), client(&cluster.url())];
         let holder = Waiter::exclusive(&one, &key, "the holder");
         let mut last = holder.granted().await;
@@ -113,8 +115,8 @@ fn who_waits_is_served_in_turn_after_the_slot_has_moved() {
         }
         let missed = [&one, &two].map(|client| client.missed());
         cluster.move_slot(slot, 0, 1);
-        assert_eq!(persist(&one, renew(&key, holder.wants.token, 60_000)).await.0, RENEWED);
-        until("who heard that the slot has moved is told to look again", || one.missed() > missed[0]).await;
+        assert_eq!(persist(&one, renew(&key, holder.request.token, 60_000)).await.0, RENEWED);
+        until("the client that found the slot moved notifies its waiters", || one.missed() > missed[0]).await;
         holder.released().await;
         for waiter in &waiters {
             let fence = waiter.served().await;
@@ -125,12 +127,12 @@ fn who_waits_is_served_in_turn_after_the_slot_has_moved() {
     });
 }
 
-/// The channel of a connection lies in a slot of its node. When that slot goes, the server ends the subscription in the
-/// midst of the replies.
+/// The channel of a connection lies in a slot of its node. When that slot moves, the server ends
+/// the subscription between the replies.
 #[test]
-fn a_channel_whose_slot_moves_is_replaced_and_no_reply_is_taken_for_anothers() {
+fn a_channel_whose_slot_moves_is_replaced_and_replies_stay_in_order() {
     run(async {
-        let (cluster, _, _) = scene();
+        let (cluster, _, _) = setup();
         if cluster.is_old() {
             return;
         }
@@ -143,9 +145,9 @@ fn a_channel_whose_slot_moves_is_replaced_and_no_reply_is_taken_for_anothers() {
         for round in 0..6 {
             let (from, to) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
             let channels: Vec<String> = cluster.nodes[from].ask(&["PUBSUB", "SHARDCHANNELS"]);
-            let [channel] = &channels[..] else { panic!("one connection, one channel: {channels:?}") };
+            let [channel] = &channels[..] else { panic!("a connection has one channel: {channels:?}") };
             let home = cluster.slot_of(channel);
-            // Many small batches are under way while it happens.
+            // Many small batches are under way during the move.
             let mut under_way = tokio::task::JoinSet::new();
             for _ in 0..5 {
                 for (index, key) in keys.iter().enumerate() {
@@ -167,8 +169,8 @@ fn a_channel_whose_slot_moves_is_replaced_and_no_reply_is_taken_for_anothers() {
                     (_, Err(error)) => assert!(error.kind.is_transient(), "{error}"),
                 }
             }
-            until("who waits is told to look again", || client.missed() > missed).await;
-            until("it is asked who has which slot", || asked() > before).await;
+            until("waiters get a notice to poll again", || client.missed() > missed).await;
+            until("the client asks for the map of slots", || asked() > before).await;
             for (key, token) in keys.iter().zip(&tokens) {
                 assert_eq!(persist(&client, renew(key, *token, 60_000)).await.0, RENEWED);
             }
@@ -184,13 +186,13 @@ fn a_channel_whose_slot_moves_is_replaced_and_no_reply_is_taken_for_anothers() {
 }
 
 #[test]
-fn live_resharding_loses_nothing_and_overtakes_nobody() {
+fn live_resharding_loses_no_lease_and_keeps_the_order_of_waiters() {
     run(async {
-        let (cluster, _, _) = scene();
+        let (cluster, _, _) = setup();
         let clients = [client(&cluster.url()), client(&cluster.url()), client(&cluster.url())];
         let keys: Vec<Key> = (0..6).map(|n| format!("lock:{n}").as_str().into()).collect();
         let load = Load::begin(&clients, &keys);
-        until("it runs", || load.turns() > 3).await;
+        until("the load runs", || load.turns() > 3).await;
         let before = load.turns();
         for round in 1..=5 {
             for key in &keys {
@@ -198,7 +200,7 @@ fn live_resharding_loses_nothing_and_overtakes_nobody() {
                 let from = cluster.owner_of(slot);
                 let to = (from + 1 + round % 2) % 3;
                 cluster.open_slot(slot, from, to);
-                // One key by one: the worst that can be done to locks of more than one.
+                // Move one key at a time: this is the worst case for locks that have several keys.
                 loop {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                     if cluster.move_keys(slot, from, to, 1) == 0 {
@@ -208,8 +210,8 @@ fn live_resharding_loses_nothing_and_overtakes_nobody() {
                 cluster.close_slot(slot, from, to);
             }
         }
-        until("it runs on", || load.turns() > before + 20).await;
+        until("the load goes on", || load.turns() > before + 20).await;
         let gap = load.end().await;
-        assert!(gap < Duration::from_secs(3), "nobody got a lock for {gap:?}");
+        assert!(gap < Duration::from_secs(3), "no client got a lock for {gap:?}");
     });
 }

@@ -1,4 +1,4 @@
-//! Requests find their node.
+//! Tests how requests find their node.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::asking::{TIMEOUT, acquire, ask, inspect, release, renew};
 use crate::client::Client;
 use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
-use crate::scene::{calls, client, key_at, persist, run, until, within};
+use crate::setup::{calls, client, key_at, persist, run, until, within};
 use crate::waiter::Waiter;
 
 #[test]
@@ -31,7 +31,7 @@ fn a_batch_goes_to_all_masters_and_is_answered_in_its_order() {
         for node in &cluster.nodes {
             assert!(node.ask::<usize>(&["DBSIZE"]) > 100, "a third of 600 keys");
         }
-        // Each answer is that of its own request: of each second lock somebody else is the holder.
+        // Each answer belongs to its own request: every second lock has another holder.
         let mut batch = Vec::new();
         for (index, (key, token)) in locks.iter().enumerate() {
             batch.push(renew(key, if index % 2 == 0 { *token } else { Token::random() }, 60_000));
@@ -39,7 +39,7 @@ fn a_batch_goes_to_all_masters_and_is_answered_in_its_order() {
         for (index, answer) in all(batch).await.into_iter().enumerate() {
             assert_eq!(matches!(answer, Ok(Reply::Renewed { .. })), index % 2 == 0, "{index}: {answer:?}");
         }
-        // Requests on one key keep their order, whatever is asked of the others meanwhile.
+        // Requests for one key keep their order, even with requests for other keys between them.
         let mut batch = Vec::new();
         for (key, token) in &locks {
             batch.extend([release(key, *token), acquire(key, Token::random(), 60_000)]);
@@ -60,7 +60,7 @@ fn locks_of_one_slot_share_a_call() {
         let client = client(&cluster.url());
         let owner = &cluster.nodes[cluster.owner_of(cluster.slot_of("x{jobs}"))];
         ask(&client, inspect(&"{jobs}".into())).await;
-        owner.tell(&["CONFIG", "RESETSTAT"]);
+        owner.run(&["CONFIG", "RESETSTAT"]);
         let locks: Vec<(Key, Token)> =
             (0..50).map(|n| (format!("lock:{{jobs}}:{n}").into(), Token::random())).collect();
         let batch = locks.iter().map(|(key, token)| acquire(key, *token, 60_000)).collect();
@@ -73,9 +73,9 @@ fn locks_of_one_slot_share_a_call() {
     });
 }
 
-/// Where the server has it, what one waiter is told goes to one node, and not to all.
+/// Checks that a notice to one waiter goes to one node and not to all, if the server supports that.
 #[test]
-fn a_hand_over_is_told_to_its_node_only() {
+fn the_notice_of_a_hand_over_goes_to_its_node_only() {
     run(async {
         let cluster = RedisCluster::start(3, false);
         let client = client(&cluster.url());
@@ -86,10 +86,10 @@ fn a_hand_over_is_told_to_its_node_only() {
             holder.granted().await;
             let next = Waiter::exclusive(&client, &key, "the next");
             assert_eq!(next.queued().await, 0);
-            server.tell(&["CONFIG", "RESETSTAT"]);
+            server.run(&["CONFIG", "RESETSTAT"]);
             holder.released().await;
             client.notices.granted(next.number()).await;
-            assert_eq!(client.notices.fences_of(next.number()).len(), 1, "it is told its fence");
+            assert_eq!(client.notices.fences_of(next.number()).len(), 1, "the notice has the fence");
             let [expected, other] =
                 if cluster.is_old() { ["publish", "spublish"] } else { ["spublish", "publish"] };
             assert_eq!((calls(server, expected), calls(server, other)), (1, 0));
@@ -98,7 +98,7 @@ fn a_hand_over_is_told_to_its_node_only() {
 }
 
 #[test]
-fn a_lock_keeps_its_slot_whatever_braces_are_in_its_name() {
+fn a_lock_with_braces_in_its_name_has_one_slot() {
     run(async {
         let cluster = RedisCluster::start(3, false);
         let client = client(&cluster.url());
@@ -106,7 +106,8 @@ fn a_lock_keeps_its_slot_whatever_braces_are_in_its_name() {
             let key: Key = name.into();
             let owner = &cluster.nodes[cluster.owner_of(cluster.slot_of(name))];
             let before: usize = owner.ask(&["DBSIZE"]);
-            let [holder, next] = ["the holder", "the next"].map(|who| Waiter::exclusive(&client, &key, who));
+            let [holder, next] =
+                ["the holder", "the next"].map(|name| Waiter::exclusive(&client, &key, name));
             holder.granted().await;
             assert_eq!(next.queued().await, 0, "{name}");
             assert_eq!(owner.ask::<usize>(&["DBSIZE"]), before + 5, "{name}: its fence and queue are there");
@@ -119,23 +120,23 @@ fn a_lock_keeps_its_slot_whatever_braces_are_in_its_name() {
 }
 
 #[test]
-fn any_seed_that_is_up_will_do() {
+fn one_seed_that_is_up_is_enough() {
     run(async {
         let cluster = RedisCluster::start(3, false);
-        // A port of which nothing is known but that nobody listens there.
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let url = format!("redis-cluster://{nobody},localhost:{}", cluster.nodes[1].port());
+        // A port where no server listens.
+        let closed_port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let url = format!("redis-cluster://{closed_port},localhost:{}", cluster.nodes[1].port());
         let client = client(&url);
         assert_eq!(ask(&client, Request::Ping).await, Reply::Ready);
         for node in 0..3 {
             ask(&client, acquire(&key_at(&cluster, node), Token::random(), 1_000)).await;
         }
-        // Who was asked only for the way is not needed any more.
+        // The client does not keep the connection with which it asked for the map of slots.
         let ours =
             |node: &RedisServer| node.ask::<String>(&["CLIENT", "LIST"]).matches("name=leasehold").count();
         until("each node has one connection", || cluster.nodes.iter().all(|node| ours(node) == 1)).await;
         client.store.clone().close().await;
-        until("none has", || cluster.nodes.iter().all(|node| ours(node) == 0)).await;
+        until("no node has a connection", || cluster.nodes.iter().all(|node| ours(node) == 0)).await;
     });
 }
 
@@ -147,41 +148,41 @@ async fn refusal(client: &Client) -> (StoreErrorKind, String) {
 }
 
 #[test]
-fn what_is_no_cluster_and_what_is_only_part_of_one_says_what_to_use() {
+fn a_server_without_a_cluster_and_an_incomplete_cluster_say_what_to_use() {
     run(async {
         let server = RedisServer::start(&[]);
-        let (kind, said) = refusal(&client(&server.url().replace("redis:", "redis-cluster:"))).await;
+        let (kind, message) = refusal(&client(&server.url().replace("redis:", "redis-cluster:"))).await;
         assert_eq!(kind, StoreErrorKind::Unsupported);
-        assert!(said.contains("use redis:// in place of redis-cluster://"), "{said}");
+        assert!(message.contains("use redis:// in place of redis-cluster://"), "{message}");
 
         let node = RedisServer::start(&["cluster-enabled yes"]);
         let alone = Client::of(RedisStore::new(
             RedisAddress::parse(&node.url(), &leasehold::store::Access::default()).unwrap(),
         ));
-        let (kind, said) = refusal(&alone).await;
+        let (kind, message) = refusal(&alone).await;
         assert_eq!(kind, StoreErrorKind::Unsupported);
-        assert!(said.contains("use redis-cluster:// in place of redis://"), "{said}");
+        assert!(message.contains("use redis-cluster:// in place of redis://"), "{message}");
 
-        let (kind, said) = refusal(&client(&node.url().replace("redis:", "redis-cluster:"))).await;
+        let (kind, message) = refusal(&client(&node.url().replace("redis:", "redis-cluster:"))).await;
         assert_eq!(kind, StoreErrorKind::Loading);
-        assert!(said.contains("still being made"), "{said}");
+        assert!(message.contains("still being made"), "{message}");
 
-        let nobody = "redis-cluster://user:secret@127.0.0.1:1,127.0.0.1:2";
-        let (kind, said) = refusal(&client(nobody)).await;
+        let closed_ports = "redis-cluster://user:secret@127.0.0.1:1,127.0.0.1:2";
+        let (kind, message) = refusal(&client(closed_ports)).await;
         assert_eq!(kind, StoreErrorKind::Unreachable);
-        assert!(said.contains("is the server up?") && !said.contains("secret"), "{said}");
+        assert!(message.contains("is the server up?") && !message.contains("secret"), "{message}");
     });
 }
 
-/// A master that is down and has no replica: its locks can't be had, and it is said at once.
+/// Checks a master that is down and has no replica: requests for its locks fail at once.
 #[test]
-fn slots_that_nobody_serves_are_told_at_once() {
+fn requests_for_slots_without_a_node_fail_at_once() {
     run(async {
         let cluster = RedisCluster::start(3, false);
         cluster
             .nodes
             .iter()
-            .for_each(|node| node.tell(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]));
+            .for_each(|node| node.run(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]));
         let client = client(&cluster.url());
         assert_eq!(ask(&client, Request::Ping).await, Reply::Ready);
         let [lost, kept] = [0, 1].map(|node| key_at(&cluster, node));
@@ -203,12 +204,13 @@ fn slots_that_nobody_serves_are_told_at_once() {
             let error = within(&client, 5_000, Request::Ping).await.unwrap_err();
             assert_eq!(error.kind, StoreErrorKind::Unreachable, "{error}");
         }
-        // Not even when nobody can be connected to is the way asked for more often than a few times a second.
+        // Even if no connection can be made, the client asks for the map of slots only a few times
+        // a second.
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         cluster.nodes[0].restart();
         let (reply, _) = persist(&client, renew(&kept, two, 60_000)).await;
         assert!(matches!(reply, Reply::Renewed { .. }));
-        // Without what it knew; but it says so, and there is service.
+        // The restarted master has lost its leases. It says so, and grants new ones.
         assert!(matches!(persist(&client, renew(&lost, one, 60_000)).await.0, Reply::NotHeld(_)));
         assert!(matches!(persist(&client, acquire(&lost, one, 60_000)).await.0, Reply::Acquired { .. }));
     });

@@ -1,19 +1,19 @@
-//! The short forms that the suite speaks in.
+//! Has short functions for the requests of the suite.
 
 use std::time::Duration;
 
 use leasehold::lease::{Fence, Instant, Key, Token, Ttl};
-use leasehold::store::{Answer, Ask, LeaseInfo, LockInfo, Reply, Request, Source};
+use leasehold::store::{AcquireRequest, Answer, LeaseInfo, LockInfo, Reply, Request, Source};
 
 use crate::client::Client;
 
 /// The time-out of every batch that is expected to succeed.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often one looks again though nothing happened.
+/// How often a waiter polls without a notice.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// A key that no other test uses, so that a place may be shared.
+/// Returns a key that no other test uses, so that tests may share a store.
 pub fn fresh_key(name: &str) -> Key {
     format!("lock:{name}:{}", Token::random()).into()
 }
@@ -23,19 +23,22 @@ pub fn ttl(ms: u32) -> Ttl {
 }
 
 pub fn acquire(key: &Key, token: Token, ttl_ms: u32) -> Request {
-    Request::Acquire(Ask::new(key.clone(), token, ttl(ttl_ms), "contract".into()))
+    Request::Acquire(AcquireRequest::new(key.clone(), token, ttl(ttl_ms), "contract".into()))
 }
 
-/// For a lease with that many fences.
+/// Returns a request for a lease with `fences` fences.
 pub fn acquire_block(key: &Key, token: Token, ttl_ms: u32, fences: u32) -> Request {
-    Request::Acquire(Ask { fences, ..Ask::new(key.clone(), token, ttl(ttl_ms), "contract".into()) })
+    Request::Acquire(AcquireRequest {
+        fences,
+        ..AcquireRequest::new(key.clone(), token, ttl(ttl_ms), "contract".into())
+    })
 }
 
 pub fn renew(key: &Key, token: Token, ttl_ms: u32) -> Request {
     renew_block(key, token, ttl_ms, 0)
 }
 
-/// With that many more fences.
+/// Returns a renewal that reserves `fences` more fences.
 pub fn renew_block(key: &Key, token: Token, ttl_ms: u32, fences: u32) -> Request {
     Request::Renew { key: key.clone(), token, ttl: ttl(ttl_ms), fences }
 }
@@ -44,37 +47,37 @@ pub fn release(key: &Key, token: Token) -> Request {
     Request::Release { key: key.clone(), token, used: None }
 }
 
-/// Releases a lease as a holder that knows the last used fence.
+/// Returns a release by a holder that knows its last used fence.
 pub fn give_back(key: &Key, token: Token, used: Fence) -> Request {
     Request::Release { key: key.clone(), token, used: Some(used) }
 }
 
-/// Returns the request by which `heir` adopts a lease that it does not renew.
-pub fn adopt(key: &Key, token: Token, heir: Token, ttl_ms: u32) -> Request {
-    adopt_with_fence(key, token, heir, ttl_ms, Fence(1))
+/// Returns the request by which `adopter` adopts a lease that it does not renew.
+pub fn adopt(key: &Key, token: Token, adopter: Token, ttl_ms: u32) -> Request {
+    adopt_with_fence(key, token, adopter, ttl_ms, Fence(1))
 }
 
-/// Returns the request by which `heir` adopts a lease. A quorum gives the fence to its nodes with
-/// the first renewal.
-pub fn adopt_with_fence(key: &Key, token: Token, heir: Token, ttl_ms: u32, fence: Fence) -> Request {
+/// Returns the request by which `adopter` adopts a lease. A quorum gives the fence to its nodes
+/// with the first renewal.
+pub fn adopt_with_fence(key: &Key, token: Token, adopter: Token, ttl_ms: u32, fence: Fence) -> Request {
     Request::Adopt {
         key: key.clone(),
         token,
-        heir,
+        adopter,
         ttl: ttl(ttl_ms),
-        holder: "heir".into(),
+        holder: "adopter".into(),
         outlives_process: false,
         source: Source::Ticket { fence, with_ttl: false },
     }
 }
 
-/// Detaches a lease of that fence and ttl.
+/// Returns a request that detaches a lease with `fence` and `ttl_ms`.
 pub fn detach(key: &Key, token: Token, fence: Fence, ttl_ms: u32) -> Request {
     let ttl = ttl(ttl_ms);
     Request::Detach { key: key.clone(), token, ttl, fence, own_ttl: ttl }
 }
 
-/// Lets a lease have that many fences from `fence` on.
+/// Returns a request that gives a lease `count` fences from `fence` on.
 pub fn accept(key: &Key, token: Token, fence: Fence, count: u32) -> Request {
     Request::Accept { key: key.clone(), token, fence, count }
 }
@@ -87,25 +90,26 @@ pub fn break_all(key: &Key) -> Request {
     Request::Break { key: key.clone(), bars_repairs: false }
 }
 
-/// To a renewal that wanted no fences.
+/// The reply to a renewal that reserved no fences.
 pub const RENEWED: Reply = Reply::Renewed { block: None };
 
-/// Asks for all of `batch` and expects an answer to each. What is asked next may overtake it at the slowest of several nodes.
+/// Sends `batch` and expects an answer to each request. At the slowest nodes of a quorum, later
+/// requests may overtake it.
 pub async fn answers(client: &Client, batch: Vec<Request>) -> Vec<Answer> {
     let count = batch.len();
     let answers = client.store.clone().execute(batch, TIMEOUT).await;
-    assert_eq!(answers.len(), count, "one answer each");
+    assert_eq!(answers.len(), count, "each request has one answer");
     answers
 }
 
-/// Asks for all of `batch` and expects no error. Whatever is asked next comes after it.
+/// Sends `batch` and expects no error. Later requests arrive after it.
 pub async fn replies(client: &Client, batch: Vec<Request>) -> Vec<Reply> {
     let answers = answers(client, batch).await;
     client.caught_up().await;
     answers.into_iter().map(|answer| answer.expect("the store answers")).collect()
 }
 
-/// Asks for one thing among others who ask at the same time, and expects no error.
+/// Sends one request while other clients send theirs, and expects no error.
 pub async fn ask_in_a_crowd(client: &Client, request: Request) -> Reply {
     answers(client, vec![request]).await.pop().unwrap().expect("the store answers")
 }
@@ -114,7 +118,7 @@ pub async fn ask(client: &Client, request: Request) -> Reply {
     replies(client, vec![request]).await.pop().unwrap()
 }
 
-/// The fence of a granted lease.
+/// Returns the fence of a granted lease.
 pub fn fence(reply: Reply) -> Fence {
     match reply {
         Reply::Acquired { fence, .. } => fence,
@@ -126,36 +130,38 @@ pub async fn granted(client: &Client, key: &Key, token: Token, ttl_ms: u32) -> F
     fence(ask(client, acquire(key, token, ttl_ms)).await)
 }
 
-/// A lease that was got in the end.
-pub struct Got {
+/// A lease that was granted after some tries.
+pub struct Granted {
     pub token: Token,
     pub fence: Fence,
-    /// When that was known.
+    /// When the reply with the grant arrived.
     pub known: Instant,
 }
 
 /// Asks for the lease until it is granted, with a new token each time.
-pub async fn granted_in_the_end(client: &Client, key: &Key) -> Got {
+pub async fn granted_in_the_end(client: &Client, key: &Key) -> Granted {
     loop {
         let token = Token::random();
         match ask(client, acquire(key, token, 60_000)).await {
             Reply::Acquired { fence, .. } => {
-                return Got { token, fence, known: leasehold::engine::clock::now() };
+                return Granted { token, fence, known: leasehold::engine::clock::now() };
             }
             Reply::Busy { remaining } => {
-                // As soon as it may be free, looked at a little before so that a grant too early shows. And from time to
-                // time: of a quorum, what is in the way may be a node's grant that is just being taken back.
-                let remaining = remaining.expect("a lease of ours always ends");
+                // Ask a little before the lease may be free, so that a grant that comes too early
+                // shows. Also ask from time to time: in a quorum, the obstacle may be a node's
+                // grant that is just being undone.
+                let remaining = remaining.expect("each lease of the suite ends");
                 tokio::time::sleep(remaining.saturating_sub(Duration::from_millis(3)).min(HEARTBEAT)).await;
             }
-            Reply::Split => give_way(client, key, token).await,
+            Reply::Split => back_off(client, key, token).await,
             other => panic!("expected a lease or busy, got {other:?}"),
         }
     }
 }
 
-/// Gives back what `token` has got of a quorum, and leaves the others some time, by chance shorter or longer than theirs.
-pub async fn give_way(client: &Client, key: &Key, token: Token) {
+/// Releases the nodes of a quorum that `token` has, and pauses for a random time, so that other
+/// clients have a chance.
+pub async fn back_off(client: &Client, key: &Key, token: Token) {
     ask_in_a_crowd(client, release(key, token)).await;
     tokio::time::sleep(Duration::from_micros(fastrand::u64(..4_000))).await;
 }
@@ -163,11 +169,11 @@ pub async fn give_way(client: &Client, key: &Key, token: Token) {
 pub async fn info(client: &Client, key: &Key) -> Option<LockInfo> {
     match ask(client, inspect(key)).await {
         Reply::Inspected(info) => info,
-        other => panic!("expected what inspect tells, got {other:?}"),
+        other => panic!("expected an inspection, got {other:?}"),
     }
 }
 
-/// The only lease of the lock.
+/// Returns the only lease of the lock.
 pub async fn lease(client: &Client, key: &Key) -> LeaseInfo {
     let mut leases = info(client, key).await.expect("held").leases;
     assert_eq!(leases.len(), 1, "{leases:?}");
@@ -175,12 +181,13 @@ pub async fn lease(client: &Client, key: &Key) -> LeaseInfo {
 }
 
 pub async fn remaining(client: &Client, key: &Key) -> Duration {
-    lease(client, key).await.remaining.expect("a lease of ours always ends")
+    lease(client, key).await.remaining.expect("each lease of the suite ends")
 }
 
-/// Who holds the lock and who waits for it, by their names, in order.
+/// Returns the names of the holders and of the waiters, in order.
 pub async fn names(client: &Client, key: &Key) -> (Vec<String>, Vec<String>) {
     let Some(info) = info(client, key).await else { return Default::default() };
-    let holders = info.leases.into_iter().map(|lease| lease.holder.expect("one of ours").to_string());
+    let holders =
+        info.leases.into_iter().map(|lease| lease.holder.expect("the suite names its holders").to_string());
     (holders.collect(), info.waiters.into_iter().map(|waiter| waiter.holder.to_string()).collect())
 }

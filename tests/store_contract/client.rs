@@ -1,4 +1,4 @@
-//! A client of a place, and what the place tells it without being asked.
+//! A client of a store, which also records the notices of the store.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 /// How long a notice may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A client as the engine is one: it asks, and it listens.
+/// A client that sends requests and listens, like the engine.
 #[derive(Clone)]
 pub struct Client {
     pub store: Rc<dyn Store>,
@@ -21,39 +21,41 @@ pub struct Client {
 }
 
 impl Client {
-    /// For a store of its own, which nobody has asked anything yet.
+    /// Returns a client of a store that has had no requests yet.
     pub fn of(store: Rc<dyn Store>) -> Self {
         let notices = Rc::<Notices>::default();
         store.listen(notices.clone().listener());
         Self { store, notices, under_way: Rc::default() }
     }
 
-    /// For a store that answers before all its nodes have, of which `under_way` knows.
+    /// Returns a client of a quorum, which answers before all its nodes have. `under_way` counts
+    /// the calls of nodes.
     pub fn of_nodes(store: Rc<dyn Store>, under_way: Rc<UnderWay>) -> Self {
         Self { under_way, ..Self::of(store) }
     }
 
-    /// Resolves when nothing that was asked is under way any more. What one asks then comes after it at every node,
-    /// and not only at most of them.
+    /// Waits until no call is under way. A later request then arrives after the earlier ones at
+    /// every node.
     pub async fn caught_up(&self) {
         self.under_way.none().await;
     }
 
-    /// Whether both are one process to the place, so that it has one listener for both.
-    pub fn is_one_with(&self, other: &Client) -> bool {
+    /// Returns true if the store sees both clients as one process, so that it has one listener for
+    /// both.
+    pub fn shares_process_with(&self, other: &Client) -> bool {
         Rc::ptr_eq(&self.notices, &other.notices)
     }
 }
 
-/// How many calls of nodes have not been answered.
+/// Counts the calls of nodes that have not been answered.
 #[derive(Default)]
 pub struct UnderWay {
     count: Cell<usize>,
-    bell: Notify,
+    changed: Notify,
 }
 
 impl UnderWay {
-    /// One more, until the guard is dropped.
+    /// Counts one more call until the guard is dropped.
     pub fn one(self: &Rc<Self>) -> impl Drop + use<> {
         self.count.set(self.count.get() + 1);
         OneUnderWay(self.clone())
@@ -61,7 +63,7 @@ impl UnderWay {
 
     async fn none(&self) {
         while self.count.get() > 0 {
-            self.bell.notified().await;
+            self.changed.notified().await;
         }
     }
 }
@@ -71,74 +73,74 @@ struct OneUnderWay(Rc<UnderWay>);
 impl Drop for OneUnderWay {
     fn drop(&mut self) {
         self.0.count.set(self.0.count.get() - 1);
-        self.0.bell.notify_waiters();
+        self.0.changed.notify_waiters();
     }
 }
 
-/// All notices that a client has heard.
+/// All notices that a client has received.
 #[derive(Default)]
 pub struct Notices {
-    heard: RefCell<Vec<Notice>>,
-    bell: Notify,
+    received: RefCell<Vec<Notice>>,
+    changed: Notify,
 }
 
 impl Notices {
     pub fn listener(self: Rc<Self>) -> Rc<dyn Fn(Notice)> {
         Rc::new(move |notice| {
-            self.heard.borrow_mut().push(notice);
-            self.bell.notify_waiters();
+            self.received.borrow_mut().push(notice);
+            self.changed.notify_waiters();
         })
     }
 
-    /// How often the waiter of that number was told so far.
+    /// Returns how many notices the waiter with that number has received.
     pub fn of(&self, number: u64) -> usize {
-        self.told(number).count()
+        self.notices_to(number).count()
     }
 
-    /// Which fences the waiter of that number was told so far.
+    /// Returns the fences in the notices to the waiter with that number.
     pub fn fences_of(&self, number: u64) -> Vec<Fence> {
-        self.told(number).flatten().collect()
+        self.notices_to(number).flatten().collect()
     }
 
-    /// What notices to the waiter of that number say of the fence.
-    fn told(&self, number: u64) -> impl Iterator<Item = Option<Fence>> {
-        self.heard().into_iter().filter_map(move |notice| match notice {
-            Notice::Granted { number: whose, fence } if whose == number => Some(fence),
+    /// Returns the fence of each notice to the waiter with that number.
+    fn notices_to(&self, number: u64) -> impl Iterator<Item = Option<Fence>> {
+        self.received().into_iter().filter_map(move |notice| match notice {
+            Notice::Granted { number: to, fence } if to == number => Some(fence),
             _ => None,
         })
     }
 
-    /// All notices so far.
-    pub fn heard(&self) -> Vec<Notice> {
-        self.heard.borrow().clone()
+    /// Returns all notices so far.
+    pub fn received(&self) -> Vec<Notice> {
+        self.received.borrow().clone()
     }
 
-    /// How many notices there were so far.
+    /// Returns the number of notices so far.
     pub fn count(&self) -> usize {
-        self.heard.borrow().len()
+        self.received.borrow().len()
     }
 
-    /// Resolves when the waiter of that number has been told, be it before.
+    /// Waits until the waiter with that number has received a notice, now or earlier.
     pub async fn granted(&self, number: u64) {
-        let told = self.until(|| self.of(number) > 0);
-        tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("no notice for {number}"));
+        let notified = self.until(|| self.of(number) > 0);
+        tokio::time::timeout(PATIENCE, notified).await.unwrap_or_else(|_| panic!("no notice for {number}"));
     }
 
-    /// Resolves at the next notice after the first `seen`.
+    /// Waits for the next notice after the first `seen`.
     pub fn after(&self, seen: usize) -> impl Future<Output = ()> {
         self.until(move || self.count() > seen)
     }
 
     async fn until(&self, is_so: impl Fn() -> bool) {
         loop {
-            let rung = self.bell.notified();
-            tokio::pin!(rung);
-            // From here on no notice is missed.
-            rung.as_mut().enable();
+            let notified = self.changed.notified();
+            tokio::pin!(notified);
+            // From here on, no notice is missed.
+            notified.as_mut().enable();
             if is_so() {
                 return;
             }
-            rung.await;
+            notified.await;
         }
     }
 }

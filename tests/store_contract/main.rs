@@ -1,5 +1,6 @@
-//! The store contract, asked of every store: `contract/` is the suite, `memory.rs`, `sqlite.rs`, `redis.rs`, `tls.rs`,
-//! `redis_cluster.rs` and `quorum.rs` are places to run it in. A new store needs a [`fixture::Fixture`] and one line of `contract!`.
+//! Tests every store against the store contract. `contract/` is the suite; `memory.rs`,
+//! `sqlite.rs`, `redis.rs`, `tls.rs`, `redis_cluster.rs` and `quorum.rs` have the stores. A new
+//! store needs a [`fixture::Fixture`] and one line of `contract!`.
 
 mod asking;
 #[path = "../support/certificates.rs"]

@@ -1,4 +1,4 @@
-//! The store in memory.
+//! Tests the store in memory.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ use leasehold::store::memory::MemoryStore;
 use crate::client::Client;
 use crate::fixture::Fixture;
 
-/// All its clients are one process, with one listener.
+/// A store in memory. All its clients are one process, with one listener.
 struct Memory(RefCell<(Rc<MemoryStore>, Client)>);
 
 fn fresh() -> (Rc<MemoryStore>, Client) {
@@ -29,7 +29,8 @@ impl Fixture for Memory {
         self.0.borrow().1.clone()
     }
 
-    /// Its place does not outlive the process: after a restart only the clock makes the fences grow.
+    /// Replaces the store, which does not outlive the process: after a restart, only the clock
+    /// makes the fences grow.
     fn reopen(&self, _clients: Vec<Client>) -> LocalBoxFuture<'_, Client> {
         self.0.replace(fresh());
         Box::pin(std::future::ready(self.open()))

@@ -1,4 +1,4 @@
-//! A quorum of three: of stores in memory, and of Redis servers.
+//! Tests a quorum of three nodes: stores in memory, and Redis servers.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ use crate::fixture::Fixture;
 use crate::redis_server::RedisServer;
 
 const NODES: usize = 3;
-/// In ms: a lease takes two rounds.
+/// The shortest ttl, in ms: a lease takes two rounds.
 const SHORTEST_TTL: u32 = 100;
 
 fn quorum(nodes: impl Iterator<Item = Rc<dyn Store>>) -> Client {
@@ -28,7 +28,7 @@ fn quorum(nodes: impl Iterator<Item = Rc<dyn Store>>) -> Client {
     Client::of_nodes(QuorumStore::new(nodes.enumerate().map(node).collect()), under_way.clone())
 }
 
-/// A node of which the client knows what it is still doing: the quorum answers as soon as most nodes have.
+/// A node that counts its calls, because the quorum answers as soon as most nodes have.
 struct Node {
     store: Rc<dyn Store>,
     under_way: Rc<UnderWay>,
@@ -40,7 +40,8 @@ impl Store for Node {
         batch: Vec<Request>,
         timeout: Duration,
     ) -> LocalBoxFuture<'static, Vec<Answer>> {
-        // From now on, and not from the first poll: what follows from an answer is asked for before that one ends.
+        // Count the call from now on, and not from the first poll: a request that follows from the
+        // answer is sent before this call ends.
         let one = self.under_way.one();
         Box::pin(async move {
             let answers = self.store.clone().execute(batch, timeout).await;
@@ -58,7 +59,7 @@ impl Store for Node {
     }
 }
 
-/// All its clients are one process, with one listener.
+/// A quorum of stores in memory. All its clients are one process, with one listener.
 struct OfMemory(RefCell<(Vec<Rc<MemoryStore>>, Client)>);
 
 impl OfMemory {
@@ -95,7 +96,7 @@ impl Fixture for OfMemory {
         false
     }
 
-    fn tells_fences(&self) -> bool {
+    fn notices_have_fences(&self) -> bool {
         false
     }
 
@@ -131,7 +132,7 @@ impl Fixture for OfRedis {
         quorum(self.0.iter().map(|server| RedisStore::new(address(server)) as Rc<dyn Store>))
     }
 
-    /// The hardest restart: all servers have lost all that they knew.
+    /// Restarts all servers, which lose all their data: this is the hardest restart.
     fn reopen(&self, clients: Vec<Client>) -> LocalBoxFuture<'_, Client> {
         Box::pin(async move {
             for client in clients {
@@ -154,7 +155,7 @@ impl Fixture for OfRedis {
         false
     }
 
-    fn tells_fences(&self) -> bool {
+    fn notices_have_fences(&self) -> bool {
         false
     }
 

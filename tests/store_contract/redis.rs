@@ -1,4 +1,4 @@
-//! One Redis server.
+//! Tests the store for one Redis server.
 
 use std::any::Any;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ impl Fixture for Redis {
         Client::of(RedisStore::new(RedisAddress::parse(&self.0.url(), &Access::default()).unwrap()))
     }
 
-    /// The hardest restart: the server has lost all that it knew.
+    /// Restarts the server, which loses all its data: this is the hardest restart.
     fn reopen(&self, clients: Vec<Client>) -> LocalBoxFuture<'_, Client> {
         Box::pin(async move {
             for client in clients {

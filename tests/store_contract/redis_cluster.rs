@@ -1,4 +1,4 @@
-//! A Redis Cluster of three masters.
+//! Tests the store for a Redis Cluster of three masters.
 
 use std::any::Any;
 
@@ -24,7 +24,7 @@ impl Fixture for Cluster {
         ))
     }
 
-    /// The hardest restart: the nodes have lost all locks.
+    /// Restarts the nodes, which lose all locks: this is the hardest restart.
     fn reopen(&self, clients: Vec<Client>) -> LocalBoxFuture<'_, Client> {
         Box::pin(async move {
             for client in clients {

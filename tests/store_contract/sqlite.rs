@@ -1,4 +1,4 @@
-//! The embedded store.
+//! Tests the SQLite store.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ impl Fixture for Sqlite {
         Client::of(SqliteStore::open(self.path()))
     }
 
-    /// The rows of all tables: whatever is kept of a lock is among them.
+    /// Returns the number of rows of all tables, which have all data of a lock.
     fn traces(&self) -> LocalBoxFuture<'_, usize> {
         let file = Connection::open(self.path()).unwrap();
         let number = |query: &str| file.query_row(query, [], |row| row.get::<_, u32>(0)).unwrap() as usize;
@@ -46,11 +46,11 @@ impl Fixture for Sqlite {
         Box::pin(std::future::ready(rows))
     }
 
-    fn tells_fences(&self) -> bool {
+    fn notices_have_fences(&self) -> bool {
         false
     }
 
-    /// Somebody else's transaction that does not end.
+    /// Blocks the file with a transaction of another program that does not end.
     fn stall(&self) -> Option<Box<dyn Any>> {
         let file = Connection::open(self.path()).unwrap();
         file.execute_batch("BEGIN EXCLUSIVE").unwrap();

@@ -1,4 +1,4 @@
-//! One Redis server over TLS, which wants certificates of its clients.
+//! Tests the store for one Redis server over TLS, which requires certificates of its clients.
 
 use std::any::Any;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::redis_server::RedisServer;
 struct Secure {
     server: Rc<RedisServer>,
     access: Access,
-    /// The server reads them again when it is restarted.
+    /// The server reads the files again when it restarts.
     _files: Files,
 }
 
@@ -37,7 +37,7 @@ impl Fixture for Secure {
         Client::of(RedisStore::new(RedisAddress::parse(&url, &self.access).unwrap()))
     }
 
-    /// The hardest restart: the server has lost all that it knew.
+    /// Restarts the server, which loses all its data: this is the hardest restart.
     fn reopen(&self, clients: Vec<Client>) -> LocalBoxFuture<'_, Client> {
         Box::pin(async move {
             for client in clients {

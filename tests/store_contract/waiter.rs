@@ -1,11 +1,11 @@
-//! One who waits as the contract asks for it: it looks again when it is told, when the lease in its way may have
+//! A waiter that polls as the contract requires: after a notice, when the lease before it may have
 //! ended, and from time to time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::lease::{Fence, Key, Mode, Token};
-use leasehold::store::{Ask, Place, Reply, Request};
+use leasehold::store::{AcquireRequest, Place, Reply, Request};
 
 use crate::asking::{HEARTBEAT, ask, ask_in_a_crowd, ttl};
 use crate::client::Client;
@@ -14,89 +14,90 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 pub struct Waiter {
     pub client: Client,
-    pub wants: Ask,
+    pub request: AcquireRequest,
 }
 
 impl Waiter {
-    /// One that calls itself `name`, with a number that nobody else has.
+    /// Returns a waiter with the name `name` and an unused number.
     pub fn new(client: &Client, key: &Key, name: &str, mode: Mode) -> Self {
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let place = Some(Place { number });
-        let ask = Ask::new(key.clone(), Token::random(), ttl(60_000), name.into());
-        Self { client: client.clone(), wants: Ask { mode, place, ..ask } }
+        let ask = AcquireRequest::new(key.clone(), Token::random(), ttl(60_000), name.into());
+        Self { client: client.clone(), request: AcquireRequest { mode, place, ..ask } }
     }
 
-    /// One that wants the lock for itself.
+    /// Returns a waiter for an exclusive lease.
     pub fn exclusive(client: &Client, key: &Key, name: &str) -> Self {
         Self::new(client, key, name, Mode::Exclusive)
     }
 
     pub fn number(&self) -> u64 {
-        self.wants.place.expect("it waits").number
+        self.request.place.expect("the request has a place").number
     }
 
-    /// Asks once.
+    /// Sends the acquire once.
     pub async fn ask(&self) -> Reply {
-        ask(&self.client, Request::Acquire(self.wants.clone())).await
+        ask(&self.client, Request::Acquire(self.request.clone())).await
     }
 
-    /// Asks, and has to wait, until a notice is promised to it: a store may have to prepare for that. Returns how many
-    /// stand before it, and when the first lease in its way ends.
-    async fn told(&self) -> (u32, Duration) {
+    /// Sends the acquire, which must get a place in the queue, until the store promises a notice: a
+    /// store may have to prepare for that. Returns how many waiters are before this one, and when
+    /// the first lease in its way ends.
+    async fn notified(&self) -> (u32, Duration) {
         for _ in 0..1_000 {
             match self.ask().await {
-                Reply::Queued { remaining, ahead, told: true, .. } => {
-                    return (ahead, remaining.expect("a lease of ours always ends"));
+                Reply::Queued { remaining, ahead, notified: true, .. } => {
+                    return (ahead, remaining.expect("each lease of the suite ends"));
                 }
                 Reply::Queued { .. } => tokio::time::sleep(Duration::from_millis(5)).await,
-                other => panic!("{} is to wait, got {other:?}", self.wants.holder),
+                other => panic!("{} must wait, got {other:?}", self.request.holder),
             }
         }
-        panic!("{} is never promised a notice", self.wants.holder)
+        panic!("{} is never promised a notice", self.request.holder)
     }
 
-    /// Has to wait. Returns how many stand before it.
+    /// Expects a place in the queue. Returns how many waiters are before this one.
     pub async fn queued(&self) -> u32 {
-        self.told().await.0
+        self.notified().await.0
     }
 
-    /// Has to wait. Returns when the first lease in its way ends.
+    /// Expects a place in the queue. Returns when the first lease in the way ends.
     pub async fn queued_for(&self) -> Duration {
-        self.told().await.1
+        self.notified().await.1
     }
 
-    /// Asks, and has to be granted the lease now.
+    /// Sends the acquire, which must be granted now.
     pub async fn granted(&self) -> Fence {
         match self.ask().await {
             Reply::Acquired { fence, .. } => fence,
-            other => panic!("{} is to be granted the lease, got {other:?}", self.wants.holder),
+            other => panic!("{} must be granted the lease, got {other:?}", self.request.holder),
         }
     }
 
-    /// Waits until it is served, be it in a crowd.
+    /// Waits until the lease is granted, even while other clients send requests.
     pub async fn served(&self) -> Fence {
         loop {
             let seen = self.client.notices.count();
-            match ask_in_a_crowd(&self.client, Request::Acquire(self.wants.clone())).await {
+            match ask_in_a_crowd(&self.client, Request::Acquire(self.request.clone())).await {
                 Reply::Acquired { fence, .. } => return fence,
                 Reply::Queued { remaining, .. } => {
                     let pause = remaining.unwrap_or(HEARTBEAT).clamp(Duration::from_millis(1), HEARTBEAT);
-                    let _told_or_time_to_look =
+                    let _notice_or_heartbeat =
                         tokio::time::timeout(pause, self.client.notices.after(seen)).await;
                 }
-                other => panic!("{} is to wait or to be served, got {other:?}", self.wants.holder),
+                other => panic!("{} must wait or be granted the lease, got {other:?}", self.request.holder),
             }
         }
     }
 
-    /// Gives up what it has: the lease, or its place.
+    /// Releases the lease, or leaves the queue.
     pub async fn release(&self) -> Reply {
-        let Ask { key, token, .. } = &self.wants;
+        let AcquireRequest { key, token, .. } = &self.request;
         ask(&self.client, Request::Release { key: key.clone(), token: *token, used: None }).await
     }
 
-    /// Holds the lease and gives it back.
+    /// Releases the lease, which this waiter must hold.
     pub async fn released(&self) {
-        assert_eq!(self.release().await, Reply::Released, "{}", self.wants.holder);
+        assert_eq!(self.release().await, Reply::Released, "{}", self.request.holder);
     }
 }

@@ -1,4 +1,4 @@
-//! The short forms in which the tests speak to a store.
+//! Has short functions for the requests of the tests.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold::lease::{Fence, Mode, Token, Ttl};
 use leasehold::store::redis::RedisStore;
 use leasehold::store::{
-    Answer, Ask, LeaseInfo, LockInfo, Notice, Place, Reply, Request, Source, Store, StoreError,
+    AcquireRequest, Answer, LeaseInfo, LockInfo, Notice, Place, Reply, Request, Source, Store, StoreError,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::LocalSet;
@@ -18,46 +18,46 @@ pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// The answer to a renewal without fences.
 pub const RENEWED: Reply = Reply::Renewed { block: None };
 
-/// Runs one test on a runtime like the engine's, and never for ever.
+/// Runs one test on a runtime like the engine's. Fails if the test hangs.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        tokio::time::timeout(Duration::from_secs(60), test).await.expect("it hangs")
+        tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs")
     })
 }
 
-/// What is asked for one exclusive lease of a minute, without a place.
-pub fn terms(key: &str, token: Token) -> Ask {
-    Ask::new(key.into(), token, Ttl::from_millis(60_000).unwrap(), "a test".into())
+/// Returns an acquire of one exclusive lease for a minute, without a place.
+pub fn terms(key: &str, token: Token) -> AcquireRequest {
+    AcquireRequest::new(key.into(), token, Ttl::from_millis(60_000).unwrap(), "a test".into())
 }
 
 pub fn acquire(key: &str, token: Token, ttl_ms: u32) -> Request {
-    Request::Acquire(Ask { ttl: Ttl::from_millis(ttl_ms).unwrap(), ..terms(key, token) })
+    Request::Acquire(AcquireRequest { ttl: Ttl::from_millis(ttl_ms).unwrap(), ..terms(key, token) })
 }
 
-/// Asks for an exclusive lease, or a place of that number.
+/// Returns an acquire of an exclusive lease, or of a place with `number`.
 pub fn queue(key: &str, token: Token, number: u64) -> Request {
-    Request::Acquire(Ask { place: Some(Place { number }), ..terms(key, token) })
+    Request::Acquire(AcquireRequest { place: Some(Place { number }), ..terms(key, token) })
 }
 
-/// Asks for one of `most` shared leases, or a place of that number.
+/// Returns an acquire of one of `most` shared leases, or of a place with `number`.
 pub fn share(key: &str, token: Token, most: u32, number: u64) -> Request {
     let place = Some(Place { number });
-    Request::Acquire(Ask { mode: Mode::Shared { most }, place, ..terms(key, token) })
+    Request::Acquire(AcquireRequest { mode: Mode::Shared { most }, place, ..terms(key, token) })
 }
 
 pub fn renew(key: &str, token: Token, ttl_ms: u32) -> Request {
     Request::Renew { key: key.into(), token, ttl: Ttl::from_millis(ttl_ms).unwrap(), fences: 0 }
 }
 
-pub fn adopt(key: &str, token: Token, heir: Token) -> Request {
+pub fn adopt(key: &str, token: Token, adopter: Token) -> Request {
     let ttl = Ttl::from_millis(60_000).unwrap();
     Request::Adopt {
         key: key.into(),
         token,
-        heir,
+        adopter,
         ttl,
-        holder: "an heir".into(),
+        holder: "an adopter".into(),
         outlives_process: false,
         source: Source::Ticket { fence: Fence(1), with_ttl: false },
     }
@@ -74,7 +74,7 @@ pub fn inspect(key: &str) -> Request {
 pub async fn all(store: &Rc<RedisStore>, batch: Vec<Request>) -> Vec<Answer> {
     let count = batch.len();
     let answers = store.clone().execute(batch, TIMEOUT).await;
-    assert_eq!(answers.len(), count, "one answer each");
+    assert_eq!(answers.len(), count, "each request has one answer");
     answers
 }
 
@@ -101,24 +101,25 @@ pub fn fence(reply: Reply) -> Fence {
     }
 }
 
-/// What is known of a lock that is held.
+/// Inspects a lock. Returns `None` if it is free.
 pub async fn lock(store: &Rc<RedisStore>, key: &str) -> Option<LockInfo> {
     match ask(store, inspect(key)).await {
         Reply::Inspected(info) => info,
-        other => panic!("expected what inspect tells, got {other:?}"),
+        other => panic!("expected an inspection, got {other:?}"),
     }
 }
 
-/// What is known of its first lease.
+/// Inspects a lock. Returns its first lease.
 pub async fn info(store: &Rc<RedisStore>, key: &str) -> Option<LeaseInfo> {
     lock(store, key).await.map(|info| info.leases[0].clone())
 }
 
-/// How many stand before one that is to wait, and whether it is told.
+/// Expects a place in the queue. Returns how many waiters are before it, and whether it gets a
+/// notice.
 #[track_caller]
 pub fn queued(reply: Reply) -> (u32, bool) {
     match reply {
-        Reply::Queued { ahead, told, .. } => (ahead, told),
+        Reply::Queued { ahead, notified, .. } => (ahead, notified),
         other => panic!("expected a place, got {other:?}"),
     }
 }
@@ -127,7 +128,7 @@ pub fn queued(reply: Reply) -> (u32, bool) {
 pub struct Notices(UnboundedReceiver<Notice>);
 
 impl Notices {
-    /// Of one that has not been used yet.
+    /// Listens to a store that has not been used yet.
     pub fn of(store: &Rc<RedisStore>) -> Self {
         let (sender, receiver) = unbounded_channel();
         store.listen(Rc::new(move |notice| {
@@ -136,12 +137,12 @@ impl Notices {
         Self(receiver)
     }
 
-    /// Whose lease the next notice tells of, and its fence.
+    /// Expects a grant as the next notice. Returns the number of its waiter, and its fence.
     pub async fn granted(&mut self) -> (u64, Option<Fence>) {
         match self.next().await {
             Notice::Granted { number, fence } => (number, fence),
             Notice::Missed | Notice::Moved | Notice::Lost(_) => panic!("notices were missed"),
-            Notice::Breaker(_) | Notice::Availability(_) => panic!("a breaker is put around it by others"),
+            Notice::Breaker(_) | Notice::Availability(_) => panic!("this store has no breaker"),
         }
     }
 
@@ -149,7 +150,7 @@ impl Notices {
         self.0.recv().await.expect("the store lives")
     }
 
-    /// Those that have come and were not awaited.
+    /// Returns the notices that have arrived and were not awaited.
     pub fn more(&mut self) -> Vec<Notice> {
         std::iter::from_fn(|| self.0.try_recv().ok()).collect()
     }

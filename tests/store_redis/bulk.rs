@@ -1,4 +1,4 @@
-//! Much at once, and what is left of it.
+//! Tests large batches and many keys.
 
 use leasehold::lease::Token;
 use leasehold::store::{Absence, Reply, Request};
@@ -12,7 +12,8 @@ fn five_thousand_mixed_requests_are_answered_in_order() {
         let server = Server::start(&[]);
         let store = server.store();
         let leases: Vec<(String, Token)> = (0..500).map(|i| (format!("lock:{i}"), Token::random())).collect();
-        // Runs of one kind, forwards and backwards, and kinds one by one on the same key.
+        // The batch has runs of one kind of request, forwards and backwards, and then kinds in turn
+        // for the same key.
         let mut batch = Vec::new();
         batch.extend(leases.iter().map(|(key, token)| acquire(key, *token, 60_000)));
         batch.extend(leases.iter().map(|(key, _)| acquire(key, Token::random(), 60_000)));
@@ -51,7 +52,7 @@ fn five_thousand_mixed_requests_are_answered_in_order() {
 }
 
 #[test]
-fn ten_thousand_keys_locked_and_released_leave_none_that_does_not_expire() {
+fn ten_thousand_released_keys_leave_only_keys_that_expire() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -63,7 +64,7 @@ fn ten_thousand_keys_locked_and_released_leave_none_that_does_not_expire() {
             let releases = leases.iter().map(|(key, token)| release(key, *token)).collect();
             assert!(all(&store, releases).await.iter().all(|a| matches!(a, Ok(Reply::Released))));
         }
-        assert_eq!(server.command(&["DBSIZE"]), "10000", "the fences");
+        assert_eq!(server.command(&["DBSIZE"]), "10000", "the fences are left");
         let lives = "local least, most = math.huge, -1
                      for _, key in ipairs(redis.call('KEYS', '*')) do
                        local left = redis.call('PTTL', key)

@@ -1,4 +1,4 @@
-//! The connection: one for all, and another when it is of no use any more.
+//! Tests the connection: all batches share one, and a new one replaces it when it fails.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -12,19 +12,19 @@ use crate::ask::{TIMEOUT, acquire, all, ask, fence, granted, info, inspect, rele
 use crate::group::until;
 use crate::server::{Server, store};
 
-/// How many connections the server has seen, the one that asks included.
+/// Returns how many connections the server has seen, including the one of this command.
 fn connections(server: &Server) -> u64 {
     server.info("stats", "total_connections_received")
 }
 
 #[test]
-fn nothing_is_connected_before_it_is_needed_and_all_batches_share_one_connection() {
+fn the_first_batch_connects_and_all_batches_share_one_connection() {
     run(async {
         let server = Server::start(&[]);
         let before = connections(&server);
         let store = server.store();
         let unpolled = store.clone().execute(vec![Request::Ping], TIMEOUT);
-        assert_eq!(connections(&server), before + 1, "nobody but ourselves");
+        assert_eq!(connections(&server), before + 1, "only the test is connected");
         drop(unpolled);
         let batches =
             (0..50).map(|n| within(&store, 10_000, acquire(&format!("lock:{n}"), Token::random(), 1_000)));
@@ -32,7 +32,7 @@ fn nothing_is_connected_before_it_is_needed_and_all_batches_share_one_connection
         assert_eq!(connections(&server), before + 3);
         assert!(server.command(&["CLIENT", "LIST"]).contains("name=leasehold"));
         store.close().await;
-        // The server may hear of that after our question.
+        // The server may notice the end of the connection after this command.
         until("the connection is gone", || !server.command(&["CLIENT", "LIST"]).contains("name=leasehold"));
     });
 }
@@ -43,7 +43,7 @@ fn an_empty_batch_has_no_answers() {
 }
 
 #[test]
-fn a_connection_that_was_cut_while_idle_costs_no_error() {
+fn a_connection_that_is_cut_while_idle_causes_no_error() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -51,7 +51,7 @@ fn a_connection_that_was_cut_while_idle_costs_no_error() {
         granted(&store, "lock:a", token).await;
         for _ in 0..3 {
             assert_eq!(server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]), "1");
-            // What the engine does meanwhile: wait for something. The end of the connection is noticed by then.
+            // The engine has pauses, too. The store notices the end of the connection meanwhile.
             tokio::time::sleep(Duration::from_millis(20)).await;
             assert_eq!(info(&store, "lock:a").await.unwrap().holder.as_deref(), Some("a test"));
         }
@@ -59,7 +59,7 @@ fn a_connection_that_was_cut_while_idle_costs_no_error() {
 }
 
 #[test]
-fn a_connection_that_is_cut_under_a_request_says_that_it_may_have_been_carried_out() {
+fn a_request_whose_connection_is_cut_may_have_been_carried_out() {
     run(async {
         let mut server = Server::start(&[]);
         let store = server.store();
@@ -86,7 +86,7 @@ fn a_connection_that_is_cut_under_a_request_says_that_it_may_have_been_carried_o
 }
 
 #[test]
-fn a_server_that_hangs_is_timed_out_and_met_again_on_another_connection() {
+fn requests_to_a_hanging_server_time_out_and_later_ones_use_a_new_connection() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -98,7 +98,7 @@ fn a_server_that_hangs_is_timed_out_and_met_again_on_another_connection() {
         let error = within(&store, 200, release("lock:a", token)).await.unwrap_err();
         assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::TimedOut, true), "{error}");
         assert!((200..700).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
-        // Its kernel still takes connections, but nobody answers: nothing was sent.
+        // The kernel still accepts connections, but the server does not answer: nothing was sent.
         for _ in 0..2 {
             let began = Instant::now();
             let error = within(&store, 200, acquire("lock:b", token, 60_000)).await.unwrap_err();
@@ -107,13 +107,13 @@ fn a_server_that_hangs_is_timed_out_and_met_again_on_another_connection() {
         }
         server.signal(Signal::CONT);
         assert_eq!(info(&store, "lock:b").await, None);
-        assert_eq!(info(&store, "lock:a").await, None, "what may have been carried out, was");
+        assert_eq!(info(&store, "lock:a").await, None, "the release was carried out");
         assert!(connections(&server) > before + 1);
     });
 }
 
 #[test]
-fn who_is_more_patient_than_others_on_the_same_connection_gets_the_answer() {
+fn a_patient_caller_on_a_shared_connection_gets_the_answer() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -131,7 +131,7 @@ fn who_is_more_patient_than_others_on_the_same_connection_gets_the_answer() {
 }
 
 #[test]
-fn batches_that_wait_for_a_connection_count_their_own_time() {
+fn batches_that_wait_for_a_connection_have_their_own_time_outs() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -151,33 +151,37 @@ fn batches_that_wait_for_a_connection_count_their_own_time() {
 }
 
 #[test]
-fn an_attempt_outlasts_the_impatient_and_is_given_up_for_another_when_it_hangs() {
+fn an_attempt_to_connect_outlasts_short_time_outs_and_ends_when_it_hangs() {
     run(async {
-        // Somebody who takes connections and says nothing; later, who hangs up.
-        let mute = TcpListener::bind("127.0.0.1:0").unwrap();
-        mute.set_nonblocking(true).unwrap();
-        let store = store(&format!("redis://{}", mute.local_addr().unwrap()));
+        // A server that accepts connections and sends nothing. Later, it closes them.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        silent.set_nonblocking(true).unwrap();
+        let store = store(&format!("redis://{}", silent.local_addr().unwrap()));
         for _ in 0..10 {
             let error = within(&store, 20, Request::Ping).await.unwrap_err();
             assert_eq!(error.kind, StoreErrorKind::TimedOut);
         }
-        let held = mute.accept().expect("one attempt");
-        assert!(mute.accept().is_err(), "the impatient share one attempt");
+        let held = silent.accept().expect("one attempt");
+        assert!(silent.accept().is_err(), "requests with short time-outs share one attempt");
         let error = within(&store, 10_000, Request::Ping).await.unwrap_err();
-        assert_eq!(error.kind, StoreErrorKind::TimedOut, "the attempt has an end of its own");
+        assert_eq!(error.kind, StoreErrorKind::TimedOut, "the attempt has its own time-out");
         drop(held);
         let hang_up = async {
-            while mute.accept().is_err() {
+            while silent.accept().is_err() {
                 tokio::task::yield_now().await;
             }
         };
         let (answer, ()) = tokio::join!(within(&store, 5_000, Request::Ping), hang_up);
-        assert_eq!(answer.unwrap_err().kind, StoreErrorKind::Unreachable, "another attempt, hung up on");
+        assert_eq!(
+            answer.unwrap_err().kind,
+            StoreErrorKind::Unreachable,
+            "the server closes the connection of the next attempt"
+        );
     });
 }
 
 #[test]
-fn scripts_that_the_server_forgot_are_told_again_and_run_once() {
+fn scripts_that_the_server_forgot_are_loaded_again_and_run_once() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -190,12 +194,12 @@ fn scripts_that_the_server_forgot_are_told_again_and_run_once() {
         let answers = all(&store, batch).await;
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
         assert!(fence(answers.last().unwrap().clone().unwrap()) > first);
-        assert_eq!(connections(&server), before + 2, "on the same connection");
+        assert_eq!(connections(&server), before + 2, "the store uses the same connection");
     });
 }
 
 #[test]
-fn fences_grow_over_a_server_that_lost_everything() {
+fn fences_grow_although_the_server_lost_its_data() {
     run(async {
         let mut server = Server::start(&[]);
         let store = server.store();

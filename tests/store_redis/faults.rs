@@ -1,9 +1,9 @@
-//! Servers that refuse, told apart.
+//! Tests the errors of servers that refuse requests.
 
 use std::time::Duration;
 
 use leasehold::lease::Token;
-use leasehold::store::listing::Wanted;
+use leasehold::store::listing::ListFilter;
 use leasehold::store::{Reply, Request, StoreError, StoreErrorKind};
 
 use crate::ask::{
@@ -15,14 +15,14 @@ use crate::server::{Server, is_old, send, store};
 const PASSWORD: &str = "hunter2-secret";
 
 #[track_caller]
-fn assert_refused(error: &StoreError, kind: StoreErrorKind, said: &str) {
+fn assert_refused(error: &StoreError, kind: StoreErrorKind, part: &str) {
     assert_eq!(error.kind, kind, "{error}");
     assert!(!error.maybe_done, "{error}");
-    assert!(error.message.contains(said), "{error}");
+    assert!(error.message.contains(part), "{error}");
     assert!(!error.message.contains(PASSWORD), "{error}");
 }
 
-/// Each kind of request, on keys of which a server with old data would say something about all.
+/// Returns one request of each kind, for keys that differ on a server with old data.
 fn one_of_each() -> Vec<Request> {
     let token = Token::random();
     vec![
@@ -65,7 +65,23 @@ fn a_wrong_login_is_denied() {
 }
 
 #[test]
-fn what_an_acl_forbids_is_denied_and_nothing_else() {
+fn without_the_right_to_run_pttl_a_lock_is_denied() {
+    run(async {
+        let server = Server::start(&[]);
+        let rules = format!("ACL SETUSER app on >{PASSWORD} ~* &* +@all -pttl");
+        assert_eq!(server.command(&rules.split(' ').collect::<Vec<_>>()), "OK");
+        let app = store(&server.url().replace("://", &format!("://app:{PASSWORD}@")));
+        let (token, other) = (Token::random(), Token::random());
+        granted(&app, "a", token).await;
+        let error = refused(&app, acquire("a", other, 1_000)).await;
+        assert_refused(&error, StoreErrorKind::Denied, "+pttl");
+        let error = refused(&app, renew("a", token, 1_000)).await;
+        assert_refused(&error, StoreErrorKind::Denied, "+pttl");
+    });
+}
+
+#[test]
+fn only_requests_that_an_acl_forbids_are_denied() {
     run(async {
         let server = Server::start(&[]);
         let user = |rules: &str| {
@@ -73,7 +89,8 @@ fn what_an_acl_forbids_is_denied_and_nothing_else() {
             assert_eq!(server.command(&rules.split(' ').collect::<Vec<_>>()), "OK");
             store(&server.url().replace("://", &format!("://app:{PASSWORD}@")))
         };
-        // What the error message asks for is enough, though it forbids to name the connection and to ask for INFO.
+        // The rights in the error message are enough, although they do not include naming the
+        // connection and `INFO`.
         let least = "~lock:* ~{* +set +get +getex +mget +del +type +exists +pttl +pexpire +pexpireat +zadd +zrem +zrange \
                      +zrangebyscore +zremrangebyscore +zcard +zscore +zrank +hset +hget +hdel +time +evalsha \
                      +script|load";
@@ -102,13 +119,13 @@ fn what_an_acl_forbids_is_denied_and_nothing_else() {
         ];
         let answers = all(&app, batch).await;
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-        let told = user(&format!("{least} resetchannels &leasehold:* +subscribe +publish"));
-        assert_eq!(queued(ask(&told, queue("lock:a", token, 1)).await), (0, true));
+        let notified = user(&format!("{least} resetchannels &leasehold:* +subscribe +publish"));
+        assert_eq!(queued(ask(&notified, queue("lock:a", token, 1)).await), (0, true));
         server.command(&["DEL", "lock:a", "lock:s"]);
 
-        // To list locks takes a right more; to break one takes none.
+        // Listing locks needs one more right; breaking a lock needs none.
         granted(&app, "lock:a", token).await;
-        let wanted = Wanted { prefix: "lock:".into(), pattern: "*".into(), limit: 10 };
+        let wanted = ListFilter { prefix: "lock:".into(), pattern: "*".into(), limit: 10 };
         let error = refused(&app, Request::List(wanted.clone())).await;
         assert_refused(&error, StoreErrorKind::Denied, "+scan");
         let lister = user(&format!("{least} +scan resetchannels"));
@@ -120,7 +137,7 @@ fn what_an_acl_forbids_is_denied_and_nothing_else() {
             Reply::Released
         );
 
-        // A key that the user may not touch is no fault of the others in the same call.
+        // A forbidden key does not affect the other requests of the call.
         let batch = vec![
             acquire("lock:b", token, 1_000),
             acquire("other:b", token, 1_000),
@@ -131,7 +148,7 @@ fn what_an_acl_forbids_is_denied_and_nothing_else() {
         assert_refused(answers[1].as_ref().unwrap_err(), StoreErrorKind::Forbidden, "~PREFIX*");
         assert_eq!(server.command(&["EXISTS", "other:b"]), "0");
 
-        // Who may run no scripts can't use the store at all, and is told so when it is only looked at.
+        // A user that may not run scripts can't use the store at all, and a ping reports that.
         for missing in ["+script|load", "+evalsha"] {
             let error = refused(&user(&least.replace(missing, "-lpush")), Request::Ping).await;
             assert_refused(&error, StoreErrorKind::Denied, "+script|load");
@@ -170,7 +187,7 @@ fn a_replica_refuses_every_request_and_is_left_for_a_new_connection() {
         granted(&store, "lock:held", Token::random()).await;
         queued(ask(&store, queue("lock:held", Token::random(), 1)).await);
         fence(ask(&store, share("lock:shared", Token::random(), 2, 1)).await);
-        // Port 1 is no master: the replica keeps what it has, as after a failover.
+        // Port 1 is no master: the replica keeps its data, as after a failover.
         server.command(&["REPLICAOF", "127.0.0.1", "1"]);
         let connections = server.info("stats", "total_connections_received");
         let requests = one_of_each();
@@ -179,7 +196,8 @@ fn a_replica_refuses_every_request_and_is_left_for_a_new_connection() {
             let error = refused(&store, request).await;
             assert_refused(&error, StoreErrorKind::ReadOnly, "failover");
         }
-        // The first one came on the old connection; one more is the command that looks.
+        // The first request used the old connection. The last connection is the one of this
+        // command.
         assert_eq!(server.info("stats", "total_connections_received"), connections + count);
         assert_refused(&refused(&store, Request::Ping).await, StoreErrorKind::ReadOnly, "master");
         server.command(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
@@ -191,7 +209,7 @@ fn a_replica_refuses_every_request_and_is_left_for_a_new_connection() {
 }
 
 #[test]
-fn too_few_replicas_are_told() {
+fn too_few_replicas_are_reported() {
     run(async {
         let server = Server::start(&["--min-replicas-to-write", "1"]);
         for request in one_of_each() {
@@ -201,17 +219,17 @@ fn too_few_replicas_are_told() {
 }
 
 #[test]
-fn a_server_that_loads_its_data_says_so_on_a_connection_that_is_kept() {
+fn a_server_that_loads_its_data_is_reported_and_the_connection_is_kept() {
     run(async {
         let mut server = Server::start_allowing("--enable-debug-command");
         let token = Token::random();
         granted(&server.store(), "lock:a", token).await;
-        // Redis 6 can't be told to answer more often than every 2 MB.
+        // Redis 6 answers only every 2 MB while it loads, and has no setting for that.
         let (size, often) = if is_old() { ("10000", 2) } else { ("20", 4) };
         server.command(&["CONFIG", "SET", "rdbcompression", "no"]);
         server.command(&["DEBUG", "POPULATE", "5000", "key", size]);
         server.command(&["SAVE"]);
-        // 5000 keys of 2 ms each: long enough, and ended by us.
+        // 5000 keys take 2 ms each. The test ends the loading earlier.
         let slowly = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"];
         server.restart(&slowly[..often], "Loading RDB");
         let store = server.store();
@@ -228,12 +246,16 @@ fn a_server_that_loads_its_data_says_so_on_a_connection_that_is_kept() {
                 reply => break assert!(matches!(reply, Ok(Reply::Busy { .. })), "the lease survived"),
             }
         }
-        assert_eq!(server.info("stats", "total_connections_received"), before + 2, "ours, and no other");
+        assert_eq!(
+            server.info("stats", "total_connections_received"),
+            before + 2,
+            "the store and this command made one connection each"
+        );
     });
 }
 
 #[test]
-fn a_server_busy_with_a_script_says_so() {
+fn a_server_busy_with_a_script_is_reported() {
     run(async {
         let server = Server::start(&["--lua-time-limit", "10"]);
         let store = server.store();
@@ -241,14 +263,14 @@ fn a_server_busy_with_a_script_says_so() {
         let mut other = std::os::unix::net::UnixStream::connect(server.folder().join("redis.sock")).unwrap();
         send(&mut other, &["EVAL", "while true do end", "0"]);
         let error = loop {
-            // Until the script runs.
+            // Wait until the script runs.
             if let Err(error) = within(&store, 10_000, inspect("lock:a")).await {
                 break error;
             }
         };
         assert_refused(&error, StoreErrorKind::Loading, "SCRIPT KILL");
         assert_eq!(server.command(&["SCRIPT", "KILL"]), "OK");
-        // The script ends at its next look.
+        // The script ends when it next checks for that.
         while let Err(error) = within(&store, 10_000, inspect("lock:a")).await {
             assert_refused(&error, StoreErrorKind::Loading, "SCRIPT KILL");
         }
@@ -256,7 +278,7 @@ fn a_server_busy_with_a_script_says_so() {
 }
 
 #[test]
-fn a_full_server_takes_no_new_lease_but_gives_up_the_old_ones() {
+fn a_full_server_refuses_new_leases_and_releases_old_ones() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -274,25 +296,25 @@ fn a_full_server_takes_no_new_lease_but_gives_up_the_old_ones() {
 }
 
 #[test]
-fn a_full_server_hands_on_what_ends() {
+fn a_full_server_hands_over_released_leases() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
-        let mut told = Notices::of(&store);
+        let mut notices = Notices::of(&store);
         let (token, next) = (Token::random(), Token::random());
         granted(&store, "lock:a", token).await;
         queued(ask(&store, queue("lock:a", next, 1)).await);
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
         assert_eq!(ask(&store, release("lock:a", token)).await, Reply::Released);
         assert_eq!(server.command(&["GET", "lock:a"]), next.to_string());
-        assert_eq!(told.granted().await.0, 1);
+        assert_eq!(notices.granted().await.0, 1);
         server.command(&["CONFIG", "SET", "maxmemory", "0"]);
         fence(ask(&store, queue("lock:a", next, 1)).await);
     });
 }
 
 #[test]
-fn a_server_that_can_not_save_says_so() {
+fn a_server_that_can_not_save_is_reported() {
     run(async {
         let server = Server::start_allowing("--enable-protected-configs");
         let gone = server.folder().join("gone");
@@ -323,7 +345,7 @@ fn a_server_with_too_many_connections_is_unreachable() {
 }
 
 #[test]
-fn a_node_of_a_cluster_says_what_to_use() {
+fn the_error_for_a_cluster_node_names_the_scheme_to_use() {
     run(async {
         let server = Server::start(&["--cluster-enabled", "yes"]);
         let error = refused(&server.store(), acquire("lock:a", Token::random(), 1_000)).await;

@@ -1,4 +1,4 @@
-//! A master, its replicas, and sentinels who watch them; and one who only says that it is a sentinel.
+//! Starts masters with their replicas and sentinels, and fake sentinels.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,10 +16,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::server::{Server, program, receive, send, store_with};
 
-/// What all tests call their master.
+/// The name of the master in all tests.
 pub const NAME: &str = "the-master";
 
-/// Killed when the value goes.
+/// A sentinel. Dropping the value kills it.
 pub struct Sentinel {
     child: Child,
     folder: PathBuf,
@@ -28,7 +28,7 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// One who watches `master` and needs `quorum` to agree.
+    /// Starts a sentinel that watches `master` and needs `quorum` sentinels to agree.
     pub fn start(master: &Server, quorum: u32, password: &'static str) -> Self {
         let auth = if password.is_empty() { String::new() } else { format!("requirepass {password}") };
         let mut sentinel = Self::configured(master, quorum, &format!("port {{port}}\n{auth}"));
@@ -36,7 +36,7 @@ impl Sentinel {
         sentinel
     }
 
-    /// One with these lines in its configuration, in which `{port}` is its port.
+    /// Starts a sentinel with `lines` in its configuration, in which `{port}` stands for its port.
     pub fn configured(master: &Server, quorum: u32, lines: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("leasehold-sentinel-{}", Token::random()));
         std::fs::create_dir(&folder).unwrap();
@@ -87,7 +87,7 @@ impl Sentinel {
         receive(&mut replies)
     }
 
-    /// What it knows of the master by that name.
+    /// Returns a field of its information about the master.
     pub fn knows(&self, field: &str) -> String {
         let all = self.command(&["SENTINEL", "MASTER", NAME]);
         let mut lines = all.lines();
@@ -98,22 +98,22 @@ impl Sentinel {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// The connections that have subscribed, as `CLIENT LIST` describes them.
+    /// Returns the connections that have subscribed, as `CLIENT LIST` describes them.
     pub fn subscribers(&self) -> Vec<String> {
         let clients = self.command(&["CLIENT", "LIST"]);
         clients.lines().filter(|client| !client.contains(" sub=0 ")).map(str::to_owned).collect()
     }
 
-    /// The host of the master.
+    /// Returns the host of the master.
     pub fn master_host(&self) -> String {
         let place = self.command(&["SENTINEL", "get-master-addr-by-name", NAME]);
-        place.lines().next().expect("it knows the master").to_owned()
+        place.lines().next().expect("the sentinel knows the master").to_owned()
     }
 
-    /// The port of the master.
+    /// Returns the port of the master.
     pub fn master(&self) -> u16 {
         let port = self.command(&["SENTINEL", "get-master-addr-by-name", NAME]);
-        port.lines().last().and_then(|port| port.parse().ok()).expect("it knows the master")
+        port.lines().last().and_then(|port| port.parse().ok()).expect("the sentinel knows the master")
     }
 }
 
@@ -125,9 +125,9 @@ impl Drop for Sentinel {
     }
 }
 
-/// A master, two replicas, three sentinels who know all of them.
+/// A master, two replicas, and three sentinels that know all of them.
 pub struct Group {
-    /// The master first.
+    /// The servers, beginning with the master.
     pub servers: Vec<Server>,
     pub sentinels: Vec<Sentinel>,
 }
@@ -147,7 +147,7 @@ impl Group {
 
     fn of(servers: Vec<Server>) -> Self {
         let sentinels: Vec<_> = (0..3).map(|_| Sentinel::start(&servers[0], 2, "")).collect();
-        // Nobody tells when they have found each other.
+        // No event tells when the sentinels have found each other.
         until("the sentinels know each other", || {
             sentinels
                 .iter()
@@ -171,17 +171,17 @@ impl Group {
         until_in_time("listeners", || self.sentinels.iter().all(|one| listeners(one) == count)).await;
     }
 
-    /// Lets the first sentinel promote a replica, as an administrator does.
+    /// Makes the first sentinel promote a replica, as an administrator does.
     pub fn fail_over(&self) {
         // The sentinel refuses if its information about the replicas is too old.
         until("a failover", || self.sentinels[0].command(&["SENTINEL", "FAILOVER", NAME]) == "OK");
     }
 
-    /// The server that all sentinels name as the master, once it is another than `old`.
+    /// Waits until all sentinels name another master than `old`. Returns that server.
     pub async fn promoted(&self, old: u16) -> &Server {
         until_in_time("another master", || self.sentinels.iter().all(|one| one.master() != old)).await;
         let port = self.sentinels[0].master();
-        self.servers.iter().find(|server| server.port() == port).expect("one of ours")
+        self.servers.iter().find(|server| server.port() == port).expect("the master is a server of the group")
     }
 }
 
@@ -189,23 +189,23 @@ impl Group {
 pub async fn until_in_time(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !is_so() {
-        assert!(Instant::now() < end, "{what}: it did not come to that");
+        assert!(Instant::now() < end, "timed out waiting for: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Waits for what nobody tells.
+/// Polls `is_so` until it returns true, for conditions that no event reports.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !is_so() {
-        assert!(Instant::now() < end, "{what}: it did not come to that");
+        assert!(Instant::now() < end, "timed out waiting for: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Starts a relay to 127.0.0.1:`port` that delays each byte by `delay`, in both directions. Returns
+/// Starts a proxy to 127.0.0.1:`port` that delays each byte by `delay`, in both directions. Returns
 /// where it listens. Its threads end with their connections, and with the test's process.
-pub fn far(port: u16, delay: Duration) -> String {
+pub fn delaying_proxy(port: u16, delay: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
@@ -220,7 +220,7 @@ pub fn far(port: u16, delay: Duration) -> String {
 
 /// Copies each byte from `from` to `to`, `delay` after it arrived.
 fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
-    let (sender, said) = channel::<(Instant, Vec<u8>)>();
+    let (sender, received) = channel::<(Instant, Vec<u8>)>();
     std::thread::spawn(move || {
         let mut bytes = [0; 4096];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
@@ -230,7 +230,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
         }
     });
     std::thread::spawn(move || {
-        for (due, bytes) in said {
+        for (due, bytes) in received {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             if to.write_all(&bytes).is_err() {
                 break;
@@ -240,8 +240,8 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
     });
 }
 
-/// Says to everybody that the master is at `port`. Where it listens.
-pub fn liar(port: u16) -> String {
+/// Starts a fake sentinel that names `port` as the port of the master. Returns its address.
+pub fn fake_sentinel(port: u16) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = listener.local_addr().unwrap().to_string();
     let port = port.to_string();

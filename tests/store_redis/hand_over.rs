@@ -1,4 +1,5 @@
-//! A release by itself hands the lock on without the rules where it can. It has to leave behind what they would.
+//! Tests hand-overs. A release alone in its batch hands the lock over without the rules if
+//! possible, and must leave the same keys as the rules.
 
 use std::rc::Rc;
 
@@ -9,20 +10,20 @@ use leasehold::store::{GRANT_FENCES, GRANT_TTL, Notice, Reply, Store};
 use crate::ask::{Notices, acquire, adopt, all, ask, granted, queue, queued, release, run, share};
 use crate::server::Server;
 
-/// Two stores that wait, and their server.
-struct Scene {
+/// A server and two stores that wait.
+struct Setup {
     server: Server,
     stores: [Rc<RedisStore>; 2],
-    told: [Notices; 2],
+    notices: [Notices; 2],
 }
 
-/// What lies at the server about one lock, but for its name, for which fences there are, and for times.
+/// Returns the keys of one lock at the server, without its name, its fences and exact times.
 fn state(server: &Server, key: &str) -> Vec<String> {
     let side = |name: &str| format!("{{{key}}}:{name}");
     let fence = server.command(&["GET", &side("fence")]);
     let (mark, rest) = fence.split_once(' ').unwrap_or((&fence, ""));
     let mark: String = mark.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
-    // Sorted: their order is that of milliseconds, and of tokens within one.
+    // Sort the tokens: Redis orders them by milliseconds, and by token within one.
     let alive = server.command(&["ZRANGE", &side("alive"), "0", "-1"]);
     let mut alive: Vec<&str> = alive.lines().collect();
     alive.sort_unstable();
@@ -34,7 +35,7 @@ fn state(server: &Server, key: &str) -> Vec<String> {
         server.command(&["HGETALL", &side("waiters")]),
         server.command(&["TYPE", &side("holders")]),
     ];
-    // Times: by how much they are shorter than what they began as says how long the test took.
+    // For times, compare only how many seconds have passed.
     for (name, begun) in
         [("", GRANT_TTL.as_millis() as i64), ("fence", 3_660_000), ("queue", 5_000), ("alive", 5_000)]
     {
@@ -46,50 +47,50 @@ fn state(server: &Server, key: &str) -> Vec<String> {
     state
 }
 
-impl Scene {
+impl Setup {
     fn new() -> Self {
         let server = Server::start(&[]);
         let stores = [server.store(), server.store()];
-        let told = [Notices::of(&stores[0]), Notices::of(&stores[1])];
-        Self { server, stores, told }
+        let notices = [Notices::of(&stores[0]), Notices::of(&stores[1])];
+        Self { server, stores, notices }
     }
 
-    /// Releases two locks that `prepare` has made alike for `token`, one of them by the rules. Returns whether the other was
-    /// handed on without them.
+    /// Releases two locks that `prepare` has made alike for `token`, the second one by the rules.
+    /// Returns true if the first one was handed over without the rules.
     async fn compare(&mut self, token: Token, locks: [&str; 2]) -> bool {
         let holder = self.stores[0].clone();
         self.server.command(&["CONFIG", "RESETSTAT"]);
         assert_eq!(ask(&holder, release(locks[0], token)).await, Reply::Released);
-        // The first thing that the rules ask is of what type a lock is.
-        let lean = !self.server.command(&["INFO", "commandstats"]).contains("cmdstat_type:");
-        let mut said = [Vec::new(), Vec::new()];
-        for (lock, said) in locks.iter().zip(&mut said) {
+        // The rules first ask for the type of a lock.
+        let without_rules = !self.server.command(&["INFO", "commandstats"]).contains("cmdstat_type:");
+        let mut sent = [Vec::new(), Vec::new()];
+        for (lock, sent) in locks.iter().zip(&mut sent) {
             if *lock == locks[1] {
                 let batch = vec![release(lock, token), release("lock:free", token)];
                 assert!(matches!(all(&holder, batch).await[0], Ok(Reply::Released)));
             }
-            for (store, told) in self.stores.iter().zip(&mut self.told) {
-                // Notices come before the answer.
+            for (store, notices) in self.stores.iter().zip(&mut self.notices) {
+                // Notices arrive before this answer.
                 ask(store, release("lock:free", token)).await;
-                for notice in told.more() {
+                for notice in notices.more() {
                     let Notice::Granted { number, fence } = notice else { panic!("{notice:?}") };
                     let shown = self.server.command(&["GET", &format!("{{{lock}}}:fence")]);
                     let last = u64::from(GRANT_FENCES) - 1;
                     let is_shown = |fence: leasehold::lease::Fence| {
                         shown.contains(&format!("{:016}-{last} ", fence.0 + last))
                     };
-                    assert!(fence.is_none_or(is_shown), "{fence:?} is told, {shown} is noted");
-                    said.push((number, fence.is_some()));
+                    assert!(fence.is_none_or(is_shown), "{fence:?} in the notice, {shown} at the server");
+                    sent.push((number, fence.is_some()));
                 }
             }
         }
-        assert_eq!(said[0], said[1], "the same is told");
+        assert_eq!(sent[0], sent[1], "both releases send the same notices");
         assert_eq!(state(&self.server, locks[0]), state(&self.server, locks[1]));
-        lean
+        without_rules
     }
 }
 
-/// What is done to a lock before it is released.
+/// What happens to a lock before its release.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Case {
     One,
@@ -100,15 +101,15 @@ enum Case {
     LostPlaceBehind,
     LostPlaceFirst,
     NoChannel,
-    Deserted,
+    ListenerGone,
     Adopted,
     AheadOfTheClock,
     NoFence,
-    Nobody,
+    NoWaiter,
 }
 
 #[test]
-fn it_leaves_what_the_rules_leave() {
+fn a_hand_over_leaves_the_keys_that_the_rules_leave() {
     use Case::*;
     run(async {
         for (case, expected) in [
@@ -120,54 +121,54 @@ fn it_leaves_what_the_rules_leave() {
             (LostPlaceBehind, false),
             (LostPlaceFirst, false),
             (NoChannel, false),
-            (Deserted, false),
+            (ListenerGone, false),
             (Adopted, true),
             (AheadOfTheClock, false),
             (NoFence, false),
-            (Nobody, true),
+            (NoWaiter, true),
         ] {
-            let mut scene = Scene::new();
-            let (mut token, heir) = (Token::random(), Token::random());
+            let mut setup = Setup::new();
+            let (mut token, adopter) = (Token::random(), Token::random());
             let waiters = [Token::random(), Token::random()];
             let locks = ["lock:a", "lock:b"];
             for lock in locks {
-                prepare(&scene, case, lock, token, waiters).await;
+                prepare(&setup, case, lock, token, waiters).await;
                 if case == Adopted {
-                    assert!(ask(&scene.stores[0], adopt(lock, token, heir)).await.is_adopted());
+                    assert!(ask(&setup.stores[0], adopt(lock, token, adopter)).await.is_adopted());
                 }
             }
             if case == Adopted {
-                token = heir;
+                token = adopter;
             }
-            if case == Deserted {
-                scene.stores[1].clone().close().await;
-                while scene.server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count() > 1 {}
-                scene.stores[1] = scene.stores[0].clone();
+            if case == ListenerGone {
+                setup.stores[1].clone().close().await;
+                while setup.server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count() > 1 {}
+                setup.stores[1] = setup.stores[0].clone();
             }
-            assert_eq!(scene.compare(token, locks).await, expected, "{case:?}");
+            assert_eq!(setup.compare(token, locks).await, expected, "{case:?}");
         }
     });
 }
 
-async fn prepare(scene: &Scene, case: Case, lock: &str, token: Token, waiters: [Token; 2]) {
-    let Scene { server, stores, .. } = scene;
+async fn prepare(setup: &Setup, case: Case, lock: &str, token: Token, waiters: [Token; 2]) {
+    let Setup { server, stores, .. } = setup;
     let side = |name: &str| format!("{{{lock}}}:{name}");
     granted(&stores[0], lock, token).await;
     if case == Case::ABlockOfFences {
         let leasehold::store::Request::Acquire(ask_for) = acquire(lock, token, 60_000) else {
             unreachable!()
         };
-        let block = leasehold::store::Ask { fences: 64, ..ask_for };
+        let block = leasehold::store::AcquireRequest { fences: 64, ..ask_for };
         ask(&stores[0], leasehold::store::Request::Acquire(block)).await;
     }
     let first =
         if case == Case::ReaderFirst { share(lock, waiters[0], 9, 1) } else { queue(lock, waiters[0], 1) };
     let second =
         if case == Case::ReaderBehind { share(lock, waiters[1], 9, 2) } else { queue(lock, waiters[1], 2) };
-    if case != Case::Nobody {
+    if case != Case::NoWaiter {
         assert_eq!(queued(ask(&stores[1], first).await), (0, true));
     }
-    if !matches!(case, Case::Nobody | Case::One) {
+    if !matches!(case, Case::NoWaiter | Case::One) {
         assert_eq!(queued(ask(&stores[0], second).await), (1, true));
     }
     let lost = |waiter: Token| server.command(&["ZADD", &side("alive"), "1", &waiter.to_string()]);

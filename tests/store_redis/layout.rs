@@ -1,4 +1,5 @@
-//! What lies at the server, and how we get on with others who lock there.
+//! Tests the keys at the server, and how the store works together with other libraries that lock
+//! there.
 
 use std::time::Duration;
 
@@ -16,13 +17,13 @@ fn left(server: &Server, key: &str) -> i64 {
     server.command(&["PTTL", key]).parse().unwrap()
 }
 
-/// Whether `ms` is `expected`, or was a moment ago.
+/// Returns true if `ms` is `expected`, or was a moment ago.
 fn about(ms: i64, expected: i64) -> bool {
     (expected - 5_000..=expected).contains(&ms)
 }
 
 #[test]
-fn a_lock_is_its_token_and_a_fence_beside_it() {
+fn a_lock_has_a_key_for_its_token_and_one_for_its_fence() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -48,7 +49,7 @@ fn a_lock_is_its_token_and_a_fence_beside_it() {
 }
 
 #[test]
-fn a_lock_may_have_the_name_of_anothers_fence() {
+fn a_lock_may_have_a_name_like_the_fence_of_another_lock() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -60,7 +61,7 @@ fn a_lock_may_have_the_name_of_anothers_fence() {
 }
 
 #[test]
-fn other_libraries_and_we_exclude_each_other() {
+fn leasehold_and_other_libraries_exclude_each_other() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -86,7 +87,7 @@ fn other_libraries_and_we_exclude_each_other() {
 }
 
 #[test]
-fn a_fence_counts_on_from_one_that_is_ahead_of_the_clock() {
+fn a_fence_continues_from_one_that_is_ahead_of_the_clock() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -98,7 +99,7 @@ fn a_fence_counts_on_from_one_that_is_ahead_of_the_clock() {
         let expected = (ahead / 1000 - now_ms) as i64 + HOUR + 60_000;
         assert!(
             (left(&server, "{lock:a}:fence") - expected).abs() < 5_000,
-            "it lasts until the clock is there"
+            "the fence is kept until the clock has reached it"
         );
         assert_eq!(granted(&store, "lock:a", token).await, Fence(ahead + 1), "the same lease");
         assert_eq!(info(&store, "lock:a").await.unwrap().fence, Some(Fence(ahead + 1)));
@@ -139,13 +140,13 @@ fn a_lost_fence_of_a_held_lease_is_replaced_by_a_larger_one() {
         let before = granted(&store, "lock:a", token).await;
         server.command(&["DEL", "{lock:a}:fence"]);
         let known = info(&store, "lock:a").await.unwrap();
-        assert_eq!((known.holder, known.fence), (None, None), "nobody knows whose it is");
+        assert_eq!((known.holder, known.fence), (None, None), "the holder is unknown");
         assert!(granted(&store, "lock:a", token).await > before);
     });
 }
 
 #[test]
-fn a_renewal_prolongs_the_fences_life_and_never_shortens_it() {
+fn a_renewal_prolongs_the_life_of_the_fence_and_never_shortens_it() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -157,7 +158,7 @@ fn a_renewal_prolongs_the_fences_life_and_never_shortens_it() {
         assert!(left(&server, "{lock:a}:fence") >= HOUR + 90_000);
         for late in [renew("lock:a", token, 10), acquire("lock:a", token, 10)] {
             ask(&store, late).await;
-            assert!(about(left(&server, "lock:a"), 90_000), "what comes late shortens nothing");
+            assert!(about(left(&server, "lock:a"), 90_000), "a late request shortens nothing");
         }
         server.command(&["PEXPIRE", "{lock:a}:fence", "36000000"]);
         assert_eq!(ask(&store, renew("lock:a", token, 30_000)).await, RENEWED);
@@ -170,7 +171,7 @@ fn a_renewal_prolongs_the_fences_life_and_never_shortens_it() {
 }
 
 #[test]
-fn something_else_under_a_key_is_an_error_of_that_request_alone() {
+fn a_key_of_another_type_fails_only_its_own_request() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -190,20 +191,20 @@ fn something_else_under_a_key_is_an_error_of_that_request_alone() {
         }
         let error = refused(&store, acquire("lock:side", token, 60_000)).await;
         assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::WrongType, false));
-        assert_eq!(server.command(&["EXISTS", "lock:side"]), "0", "a lease without a fence is none");
-        assert_eq!(server.command(&["LLEN", "{lock:side}:fence"]), "1", "what is not ours stays");
+        assert_eq!(server.command(&["EXISTS", "lock:side"]), "0", "no lease is granted without a fence");
+        assert_eq!(server.command(&["LLEN", "{lock:side}:fence"]), "1", "foreign data is not changed");
     });
 }
 
 #[test]
-fn a_big_batch_is_few_calls() {
+fn a_big_batch_takes_few_calls() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
         let tokens: Vec<_> = (0..1_000).map(|n| (format!("lock:{n}"), Token::random())).collect();
         let asked =
             |make: &dyn Fn(&str, Token) -> _| tokens.iter().map(|(key, token)| make(key, *token)).collect();
-        // Each with a place of its own, as the engine asks.
+        // Each acquire has its own place, as in the engine.
         let asks = tokens.iter().enumerate().map(|(n, (key, token))| queue(key, *token, n as u64)).collect();
         for answer in all(&store, asks).await {
             fence(answer.unwrap());
@@ -224,7 +225,7 @@ fn a_big_batch_is_few_calls() {
         }
         assert_eq!(server.command(&["DBSIZE"]), "2500", "500 + 500 locks, 1500 fences");
         let calls = server.info("commandstats", "cmdstat_evalsha:calls");
-        assert_eq!(calls, 1 + 16 + 16 + 8 + 8, "the greeting's, and 64 requests in a call");
+        assert_eq!(calls, 1 + 16 + 16 + 8 + 8, "one call of the handshake, and one for each 64 requests");
     });
 }
 
@@ -248,7 +249,7 @@ fn the_same_release_twice_in_a_batch_is_harmless() {
 }
 
 #[test]
-fn databases_are_told_apart_and_the_socket_leads_to_the_same_server() {
+fn databases_are_separate_and_the_socket_reaches_the_same_server() {
     run(async {
         let server = Server::start(&[]);
         let token = Token::random();

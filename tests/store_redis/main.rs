@@ -1,5 +1,5 @@
-//! What the Redis store promises beyond the contract, against real servers that each test starts for itself, and
-//! against things that are no Redis.
+//! Tests what the Redis store promises beyond the contract, with real servers that each test starts
+//! for itself, and with servers that are no Redis.
 
 #![cfg(unix)]
 

@@ -1,5 +1,5 @@
-//! Not tests: how fast it is.
-//! `cargo test --release --test store_redis -- --ignored --nocapture --test-threads 1 measure`
+//! Prints figures about the speed of the store:
+//! `cargo test --release --test store_redis -- --ignored --nocapture --test-threads=1 measure`
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -7,12 +7,12 @@ use std::time::Instant;
 use futures_util::future::join_all;
 use leasehold::lease::{Key, Token};
 use leasehold::store::redis::RedisStore;
-use leasehold::store::{Ask, Place, Request, Store};
+use leasehold::store::{AcquireRequest, Place, Request, Store};
 
 use crate::ask::{TIMEOUT, acquire, release, run, terms};
 use crate::server::Server;
 
-/// Nanoseconds that this thread has run, where the system tells.
+/// Returns the nanoseconds that this thread has run, or 0 if the system does not say.
 fn cpu() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
@@ -29,9 +29,9 @@ async fn pairs(store: &Rc<RedisStore>, keys: &[Key], rounds: usize) {
         let begin = keys.iter().map(|key| {
             let token = Token::random();
             ends.push(Request::Release { key: key.clone(), token, used: None });
-            // As the engine asks.
+            // Ask with a place, as the engine does.
             let place = Some(Place { number: ends.len() as u64 });
-            Request::Acquire(Ask { key: key.clone(), place, ..terms("", token) })
+            Request::Acquire(AcquireRequest { key: key.clone(), place, ..terms("", token) })
         });
         let begin = begin.collect();
         done(store, begin).await;
@@ -56,9 +56,10 @@ async fn mixed(store: &Rc<RedisStore>, keys: &[Key], rounds: usize) {
     }
 }
 
-/// Pairs per second, 256 at a time, and what a pair costs both sides.
+/// Prints pairs per second, 256 at a time, and the time of a pair at the server and in this
+/// process.
 #[test]
-#[ignore = "takes seconds, and says something only in a release build"]
+#[ignore = "takes seconds, and is only useful in a release build"]
 fn measure_pairs() {
     const ROUNDS: usize = 400;
     run(async {
@@ -92,9 +93,9 @@ fn measure_pairs() {
     });
 }
 
-/// One acquire, then its release: microseconds for the pair.
+/// Prints the time of one acquire and its release, in microseconds.
 #[test]
-#[ignore = "takes seconds, and says something only in a release build"]
+#[ignore = "takes seconds, and is only useful in a release build"]
 fn measure_one_at_a_time() {
     run(async {
         let server = Server::start(&[]);

@@ -7,8 +7,8 @@
 
 mod ends;
 mod lock;
+mod model_reply;
 mod rules;
-mod said;
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use self::rules::Rules;
 use crate::ask::{Notices, all, run};
 use crate::server::Server;
 
-/// How many requests the server and the rules have to answer alike, in each test.
+/// How many requests the server and the rules have to answer in the same way, in each test.
 const REQUESTS: usize = 10_000;
 
 /// Returns the seed of a test: that of `LEASEHOLD_SEED`, or a random one.
@@ -126,12 +126,12 @@ fn check<T: Future<Output = Result<(), String>>>(test: fn(u64) -> T) {
 }
 
 #[test]
-fn scripts_and_rules_say_the_same() {
+fn scripts_and_rules_give_the_same_answers() {
     check(rounds);
 }
 
 #[test]
-fn scripts_and_rules_say_the_same_as_leases_and_places_end() {
+fn scripts_and_rules_give_the_same_answers_while_leases_and_places_end() {
     check(in_time);
 }
 
@@ -158,6 +158,16 @@ mod wrong {
     #[test]
     fn a_detached_lease_that_gets_later_fences_as_its_own_is_found() {
         is_found(rounds, Mutant::DetachedFenceReplaced);
+    }
+
+    #[test]
+    fn a_late_detachment_of_a_newer_lease_is_found() {
+        is_found(rounds, Mutant::NewerLeaseDetached);
+    }
+
+    #[test]
+    fn a_lease_that_forgets_the_fence_of_its_grant_is_found() {
+        is_found(rounds, Mutant::GrantForgotten);
     }
 
     #[test]

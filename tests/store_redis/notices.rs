@@ -1,4 +1,5 @@
-//! Being told: over which connection, and what happens to those who can't be.
+//! Tests notices: over which connection they arrive, and what happens to waiters that can't get
+//! them.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,11 +13,11 @@ use crate::ask::{Notices, acquire, ask, fence, granted, info, queue, queued, rel
 use crate::server::{Server, store};
 
 #[test]
-fn a_connection_that_was_cut_is_told_of_and_its_waiters_are_told_over_the_next() {
+fn waiters_learn_of_a_cut_connection_and_get_notices_over_the_next() {
     run(async {
         let server = Server::start(&[]);
         let (holder, waiter) = (server.store(), server.store());
-        let mut told = Notices::of(&waiter);
+        let mut notices = Notices::of(&waiter);
         let (token, next) = (Token::random(), Token::random());
         granted(&holder, "lock:a", token).await;
         for round in 0..3 {
@@ -25,33 +26,34 @@ fn a_connection_that_was_cut_is_told_of_and_its_waiters_are_told_over_the_next()
             let last = ids.lines().last().unwrap();
             let id = last.strip_prefix("id=").unwrap().split(' ').next().unwrap();
             assert_eq!(server.command(&["CLIENT", "KILL", "ID", id]), "1");
-            // At once, so that whoever waits asks again, and then of the new connection.
-            assert_eq!(told.next().await, Notice::Missed);
+            // The notice arrives at once, so that waiters poll again. After that, the new
+            // connection causes another one.
+            assert_eq!(notices.next().await, Notice::Missed);
             queued(ask(&waiter, queue("lock:a", next, 100 + round)).await);
-            assert_eq!(told.next().await, Notice::Missed);
+            assert_eq!(notices.next().await, Notice::Missed);
         }
         assert_eq!(ask(&holder, release("lock:a", token)).await, Reply::Released);
-        assert_eq!(told.granted().await.0, 102);
+        assert_eq!(notices.granted().await.0, 102);
         fence(ask(&waiter, queue("lock:a", next, 102)).await);
-        assert!(told.more().is_empty());
+        assert!(notices.more().is_empty());
     });
 }
 
 #[test]
-fn who_is_let_in_for_the_first_time_has_missed_nothing() {
+fn the_first_connection_has_missed_no_notices() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
-        let mut told = Notices::of(&store);
+        let mut notices = Notices::of(&store);
         granted(&store, "lock:a", Token::random()).await;
         ask(&store, Request::Ping).await;
-        assert!(told.more().is_empty());
+        assert!(notices.more().is_empty());
     });
 }
 
-/// Without SUBSCRIBE, without the channel, without PUBLISH.
+/// Tests users without the right to SUBSCRIBE, to use the channel, or to PUBLISH.
 #[test]
-fn whose_rights_do_not_suffice_to_be_told_waits_all_the_same() {
+fn a_user_without_the_right_to_subscribe_can_wait() {
     run(async {
         let server = Server::start(&[]);
         for (name, rules) in [
@@ -61,45 +63,51 @@ fn whose_rights_do_not_suffice_to_be_told_waits_all_the_same() {
         ] {
             let rules = format!("ACL SETUSER {name} reset on nopass ~* {rules}");
             assert_eq!(server.command(&rules.split(' ').collect::<Vec<_>>()), "OK");
-            let mute = store(&server.url().replace("://", &format!("://{name}@")));
+            let silent = store(&server.url().replace("://", &format!("://{name}@")));
             let well = server.store();
-            let mut heard = wait_in_turn(&mute, &well, &format!("lock:{name}")).await;
+            let mut well_notices = wait_in_turn(&silent, &well, &format!("lock:{name}")).await;
             if name == "subscribe" {
-                assert_eq!(heard.granted().await.0, 3, "who may publish tells others");
+                assert_eq!(
+                    well_notices.granted().await.0,
+                    3,
+                    "a user with the right to publish sends notices"
+                );
             }
             ask(&well, Request::Ping).await;
-            assert!(heard.more().is_empty(), "{name}");
+            assert!(well_notices.more().is_empty(), "{name}");
         }
     });
 }
 
-/// A fence is told to nobody of whom it is not known that it listens: it looks, as if it had been told none.
+/// A user that can't find out whether a waiter listens publishes no fence. The waiter polls, as
+/// after a notice without a fence.
 #[test]
-fn who_may_not_ask_who_listens_tells_no_fence() {
+fn a_user_without_the_right_to_count_subscribers_publishes_no_fence() {
     run(async {
         let server = Server::start(&[]);
-        for (name, rights, tells) in [("blind", "-pubsub", false), ("seeing", "-pubsub +pubsub|numsub", true)]
+        for (name, rights, publishes_fence) in
+            [("blind", "-pubsub", false), ("seeing", "-pubsub +pubsub|numsub", true)]
         {
             let rules = format!("ACL SETUSER {name} reset on nopass ~* allchannels +@all {rights}");
             assert_eq!(server.command(&rules.split(' ').collect::<Vec<_>>()), "OK");
             let (holder, waiter) =
                 (store(&server.url().replace("://", &format!("://{name}@"))), server.store());
-            let mut told = Notices::of(&waiter);
+            let mut notices = Notices::of(&waiter);
             let (key, token, next) = (format!("lock:{name}"), Token::random(), Token::random());
             let first = granted(&holder, &key, token).await;
             assert_eq!(queued(ask(&waiter, queue(&key, next, 5)).await), (0, true));
             assert_eq!(ask(&holder, release(&key, token)).await, Reply::Released);
-            let (number, fence) = told.granted().await;
-            assert_eq!((number, fence.is_some()), (5, tells));
+            let (number, fence) = notices.granted().await;
+            assert_eq!((number, fence.is_some()), (5, publishes_fence));
             let known = crate::ask::fence(ask(&waiter, queue(&key, next, 6)).await);
             assert!(known > first && fence.is_none_or(|fence| fence == known));
         }
     });
 }
 
-/// As an old proxy would.
+/// An old proxy may not know HELLO.
 #[test]
-fn a_server_that_knows_no_hello_is_waited_at_without_notices() {
+fn waiters_at_a_server_without_hello_get_no_notices() {
     run(async {
         let server = Server::start(&["--rename-command", "HELLO", ""]);
         let (one, two) = (server.store(), server.store());
@@ -108,35 +116,36 @@ fn a_server_that_knows_no_hello_is_waited_at_without_notices() {
     });
 }
 
-/// Lets two who wait at `mute`, and at `well` behind them, have the lock in turn. The notices of `well`.
-async fn wait_in_turn(mute: &Rc<RedisStore>, well: &Rc<RedisStore>, key: &str) -> Notices {
-    let (mut told, heard) = (Notices::of(mute), Notices::of(well));
+/// Lets a waiter at `silent` and one at `well` behind it have the lock in turn. Returns the notices
+/// of `well`.
+async fn wait_in_turn(silent: &Rc<RedisStore>, well: &Rc<RedisStore>, key: &str) -> Notices {
+    let (mut notices, well_notices) = (Notices::of(silent), Notices::of(well));
     let (token, next, third) = (Token::random(), Token::random(), Token::random());
-    granted(mute, key, token).await;
-    assert_eq!(queued(ask(mute, queue(key, next, 1)).await), (0, false));
+    granted(silent, key, token).await;
+    assert_eq!(queued(ask(silent, queue(key, next, 1)).await), (0, false));
     assert_eq!(queued(ask(well, queue(key, third, 3)).await).0, 1);
-    assert_eq!(ask(mute, release(key, token)).await, Reply::Released);
-    fence(ask(mute, queue(key, next, 1)).await);
-    assert_eq!(ask(mute, release(key, next)).await, Reply::Released);
-    // It was handed the lock, whether the one before could say so or not.
+    assert_eq!(ask(silent, release(key, token)).await, Reply::Released);
+    fence(ask(silent, queue(key, next, 1)).await);
+    assert_eq!(ask(silent, release(key, next)).await, Reply::Released);
+    // The waiter was handed the lock, even if the release could not send a notice.
     fence(ask(well, queue(key, third, 3)).await);
-    assert!(told.more().is_empty());
-    heard
+    assert!(notices.more().is_empty());
+    well_notices
 }
 
-/// An answer that is lost is an acquire that may have been done. Asking again, over another connection, is the same
-/// lease, or the same place.
+/// If its answer is lost, an acquire may have been carried out. Repeated over another connection,
+/// it gets the same lease or the same place.
 #[test]
 fn an_acquire_whose_answer_was_lost_is_repeated_over_a_new_connection() {
     run(async {
         let server = Server::start(&[]);
         let (direct, store) = (server.store(), server.store());
-        let mut told = Notices::of(&store);
+        let mut notices = Notices::of(&store);
         let (token, next) = (Token::random(), Token::random());
         ask(&store, Request::Ping).await;
         for request in [acquire("lock:a", token, 60_000), queue("lock:a", next, 7)] {
             ask(&store, Request::Ping).await;
-            told.more();
+            notices.more();
             server.signal(Signal::STOP);
             let error = within(&store, 100, request.clone()).await.unwrap_err();
             assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::TimedOut, true), "{error}");
@@ -145,12 +154,12 @@ fn an_acquire_whose_answer_was_lost_is_repeated_over_a_new_connection() {
                 (Reply::Acquired { fence, .. }, Some(held)) => assert_eq!(held.fence, Some(fence)),
                 (reply, _) => assert_eq!(queued(reply), (0, true)),
             }
-            assert_eq!(told.next().await, Notice::Missed, "another connection");
+            assert_eq!(notices.next().await, Notice::Missed, "the notice of another connection");
         }
         assert_eq!(server.command(&["ZCARD", "{lock:a}:queue"]), "1");
         assert_eq!(within(&direct, 10_000, release("lock:a", token)).await.unwrap(), Reply::Released);
-        let notice = tokio::time::timeout(Duration::from_secs(10), told.next()).await;
-        let told = notice.expect("over the new one");
-        assert!(matches!(told, Notice::Granted { number: 7, fence: Some(_) }), "{told:?}");
+        let notice = tokio::time::timeout(Duration::from_secs(10), notices.next()).await;
+        let notice = notice.expect("the notice arrives over the new connection");
+        assert!(matches!(notice, Notice::Granted { number: 7, fence: Some(_) }), "{notice:?}");
     });
 }

@@ -142,7 +142,7 @@ fn a_batch_in_flight_gets_no_answer_if_a_reply_to_an_earlier_batch_does_not_fit(
         };
         let (first, second) = futures_util::join!(ask_for("a"), ask_for("b"));
         assert_out_of_step(&first[0]);
-        // The second acquire gets the reply to the first one, which alone looks like a grant.
+        // The second acquire gets the reply to the first one, which by itself looks like a grant.
         assert_out_of_step(&second[0]);
         assert!(info(&store, "a").await.is_some());
     });

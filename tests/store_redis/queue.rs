@@ -1,4 +1,4 @@
-//! Who waits at the server, and who is handed a lease there.
+//! Tests the queue at the server, and how leases are handed over there.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::ask::{
 };
 use crate::server::Server;
 
-/// Ends what is held as its ttl would, and comes back when it is gone.
-fn let_run_out(server: &Server, key: &str) {
+/// Ends a lease as its ttl would, and waits until it is gone.
+fn expire(server: &Server, key: &str) {
     server.command(&["PEXPIRE", key, "1"]);
     while server.command(&["EXISTS", key]) == "1" {}
 }
 
-/// Queues a fresh token for each of the stores, in order; the numbers are their places.
-async fn line(stores: &[&Rc<RedisStore>], key: &str) -> Vec<Token> {
+/// Queues a new token for each of the stores, in order. The numbers are their places.
+async fn queue_waiters(stores: &[&Rc<RedisStore>], key: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     for (number, store) in stores.iter().enumerate() {
         let token = Token::random();
@@ -30,27 +30,31 @@ async fn line(stores: &[&Rc<RedisStore>], key: &str) -> Vec<Token> {
 }
 
 #[test]
-fn a_release_hands_the_lock_to_whoever_came_first_and_tells_nobody_else() {
+fn a_release_hands_the_lock_to_the_first_waiter_and_notifies_no_other() {
     run(async {
         let server = Server::start(&[]);
         let (holder, one, two) = (server.store(), server.store(), server.store());
-        let mut told = [Notices::of(&one), Notices::of(&two)];
+        let mut notified = [Notices::of(&one), Notices::of(&two)];
         let first = Token::random();
         let mut last = granted(&holder, "lock:a", first).await;
-        let tokens = line(&[&one, &two, &one], "lock:a").await;
+        let tokens = queue_waiters(&[&one, &two, &one], "lock:a").await;
         let mut owner = first;
         for (number, token) in tokens.iter().enumerate() {
             assert_eq!(ask(&holder, release("lock:a", owner)).await, Reply::Released);
-            assert_eq!(server.command(&["GET", "lock:a"]), token.to_string(), "it owns it at once");
+            assert_eq!(
+                server.command(&["GET", "lock:a"]),
+                token.to_string(),
+                "the waiter owns the lock at once"
+            );
             let left: i64 = server.command(&["PTTL", "lock:a"]).parse().unwrap();
             let grant = GRANT_TTL.as_millis() as i64;
             assert!((grant / 2..=grant).contains(&left), "{left}");
-            let (whose, fence) = told[number % 2].granted().await;
-            assert_eq!(whose, number as u64);
+            let (number_of_notice, fence) = notified[number % 2].granted().await;
+            assert_eq!(number_of_notice, number as u64);
             assert!(fence > Some(last), "{fence:?} after {last:?}");
             let handed = info(&holder, "lock:a").await.unwrap();
             assert_eq!((handed.holder.as_deref(), handed.fence), (Some("a test"), fence));
-            // Nobody comes in between.
+            // No other client gets the lock in between.
             let newcomer = ask(&holder, acquire("lock:a", Token::random(), 1_000)).await;
             assert!(matches!(newcomer, Reply::Busy { .. }), "{newcomer:?}");
             match ask(&one, queue("lock:a", *token, 99)).await {
@@ -70,12 +74,12 @@ fn a_release_hands_the_lock_to_whoever_came_first_and_tells_nobody_else() {
         assert_eq!(server.command(&["KEYS", "*"]), "{lock:a}:fence");
         ask(&one, Request::Ping).await;
         ask(&two, Request::Ping).await;
-        assert!(told[0].more().is_empty() && told[1].more().is_empty());
+        assert!(notified[0].more().is_empty() && notified[1].more().is_empty());
     });
 }
 
 #[test]
-fn what_lies_at_the_server_while_somebody_waits_ends_by_itself() {
+fn the_keys_of_waiters_expire_by_themselves() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -83,7 +87,7 @@ fn what_lies_at_the_server_while_somebody_waits_ends_by_itself() {
         for (number, key) in ["lock:a", "lock:b", "lock:c{d}e"].into_iter().enumerate() {
             let token = Token::random();
             if key != "lock:a" {
-                // Somebody who leaves no fence.
+                // Another library holds the lock and leaves no fence.
                 server.command(&["SET", key, "theirs", "NX", "PX", "60000"]);
             }
             let requests = vec![queue(key, token, 7), queue(key, Token::random(), 8)];
@@ -107,7 +111,7 @@ fn what_lies_at_the_server_while_somebody_waits_ends_by_itself() {
             }
         }
         assert_eq!(server.immortal(), Vec::<String>::new());
-        // A lock that is free again, of a queue that is gone, is as any other.
+        // A lock that is free again, and whose queue is gone, is like any other.
         server.command(&["DEL", "lock:a", "{lock:a}:queue", "{lock:a}:alive", "{lock:a}:waiters"]);
         let token = Token::random();
         let first = granted(&store, "lock:a", token).await;
@@ -116,42 +120,42 @@ fn what_lies_at_the_server_while_somebody_waits_ends_by_itself() {
 }
 
 #[test]
-fn a_lease_that_ran_out_is_handed_on_by_whoever_finds_it() {
+fn any_request_that_finds_an_expired_lease_hands_it_over() {
     run(async {
         let server = Server::start(&[]);
         let (store, other) = (server.store(), server.store());
-        let mut told = Notices::of(&other);
+        let mut notified = Notices::of(&other);
         for (find, expected) in [
             (acquire as fn(&str, Token, u32) -> Request, "busy"),
-            (|key, token, _| queue(key, token, 5), "queued behind nobody"),
+            (|key, token, _| queue(key, token, 5), "queued first"),
             (renew, "taken"),
             (|key, token, _| release(key, token), "taken"),
         ] {
             let key = format!("lock:{expected}-{}", Token::random());
             granted(&store, &key, Token::random()).await;
-            let first = line(&[&other], &key).await[0];
-            let_run_out(&server, &key);
-            let said = ask(&store, find(&key, Token::random(), 60_000)).await;
+            let first = queue_waiters(&[&other], &key).await[0];
+            expire(&server, &key);
+            let reply = ask(&store, find(&key, Token::random(), 60_000)).await;
             match expected {
-                "busy" => assert!(matches!(said, Reply::Busy { .. }), "{said:?}"),
-                "taken" => assert_eq!(said, Reply::NotHeld(Absence::Taken)),
-                _ => assert_eq!(queued(said), (0, true)),
+                "busy" => assert!(matches!(reply, Reply::Busy { .. }), "{reply:?}"),
+                "taken" => assert_eq!(reply, Reply::NotHeld(Absence::Taken)),
+                _ => assert_eq!(queued(reply), (0, true)),
             }
-            assert_eq!(told.granted().await.0, 0);
+            assert_eq!(notified.granted().await.0, 0);
             assert_eq!(server.command(&["GET", &key]), first.to_string());
         }
     });
 }
 
 #[test]
-fn who_waits_for_a_foreign_lock_gets_it_when_it_is_gone() {
+fn a_waiter_gets_the_lock_of_another_library_when_it_is_free() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
         server.command(&["SET", "lock:a", "theirs", "NX"]);
-        let token = line(&[&store], "lock:a").await[0];
+        let token = queue_waiters(&[&store], "lock:a").await[0];
         match ask(&store, queue("lock:a", token, 0)).await {
-            Reply::Queued { remaining: None, ahead: 0, told: true, .. } => {}
+            Reply::Queued { remaining: None, ahead: 0, notified: true, .. } => {}
             other => panic!("{other:?}"),
         }
         server.command(&["DEL", "lock:a"]);
@@ -160,21 +164,21 @@ fn who_waits_for_a_foreign_lock_gets_it_when_it_is_gone() {
 }
 
 #[test]
-fn a_waiter_whose_connection_is_gone_has_one_short_chance_and_is_then_passed_over() {
+fn a_waiter_without_a_connection_is_handed_the_lock_for_a_short_time_and_then_skipped() {
     run(async {
         let server = Server::start(&[]);
         let (holder, gone, alive) = (server.store(), server.store(), server.store());
-        let mut told = Notices::of(&alive);
+        let mut notified = Notices::of(&alive);
         let token = Token::random();
         granted(&holder, "lock:a", token).await;
-        let tokens = line(&[&gone, &alive], "lock:a").await;
+        let tokens = queue_waiters(&[&gone, &alive], "lock:a").await;
         gone.close().await;
         while server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count() > 2 {}
         assert_eq!(ask(&holder, release("lock:a", token)).await, Reply::Released);
-        assert_eq!(server.command(&["GET", "lock:a"]), tokens[0].to_string(), "it may be on its way back");
+        assert_eq!(server.command(&["GET", "lock:a"]), tokens[0].to_string(), "the waiter may connect again");
         assert!(server.command(&["PTTL", "lock:a"]).parse::<u64>().unwrap() <= 200);
-        let look = Notice::Granted { number: 1, fence: None };
-        assert_eq!(told.next().await, look, "the next one is to look when that is over");
+        let poll_notice = Notice::Granted { number: 1, fence: None };
+        assert_eq!(notified.next().await, poll_notice, "the next waiter is to poll when that grant ends");
         match ask(&alive, queue("lock:a", tokens[1], 1)).await {
             Reply::Queued { remaining: Some(left), ahead: 1, .. } => {
                 assert!(left <= Duration::from_millis(200))
@@ -182,27 +186,27 @@ fn a_waiter_whose_connection_is_gone_has_one_short_chance_and_is_then_passed_ove
             other => panic!("{other:?}"),
         }
 
-        // It does not come back. The next is due, whoever looks.
-        let_run_out(&server, "lock:a");
+        // The first waiter does not come back. The next request hands the lease to the next waiter.
+        expire(&server, "lock:a");
         assert!(matches!(ask(&holder, acquire("lock:a", token, 1_000)).await, Reply::Busy { .. }));
-        assert_eq!(told.granted().await.0, 1);
+        assert_eq!(notified.granted().await.0, 1);
         assert_eq!(server.command(&["GET", "lock:a"]), tokens[1].to_string());
 
-        // It has had its chance, but not lost its place.
+        // The first waiter has lost its turn, but not its place.
         let third = Token::random();
         queued(ask(&alive, queue("lock:a", third, 2)).await);
         assert_eq!(ask(&alive, release("lock:a", tokens[1])).await, Reply::Released);
-        assert_eq!(told.granted().await.0, 2);
+        assert_eq!(notified.granted().await.0, 2);
         let back = server.store();
         assert_eq!(queued(ask(&back, queue("lock:a", tokens[0], 0)).await), (0, true));
         assert_eq!(ask(&alive, release("lock:a", third)).await, Reply::Released);
         fence(ask(&back, queue("lock:a", tokens[0], 0)).await);
         assert_eq!(ask(&back, release("lock:a", tokens[0])).await, Reply::Released);
-        assert_eq!(server.command(&["EXISTS", "lock:a", "{lock:a}:queue"]), "0", "it waits no more");
+        assert_eq!(server.command(&["EXISTS", "lock:a", "{lock:a}:queue"]), "0", "the queue is empty");
         back.close().await;
         granted(&holder, "lock:a", token).await;
 
-        // Two who are gone, then the one who asks.
+        // Two waiters are gone when the client asks.
         let lost = [Token::random(), Token::random()];
         for lost in lost {
             let ghost = server.store();
@@ -210,33 +214,37 @@ fn a_waiter_whose_connection_is_gone_has_one_short_chance_and_is_then_passed_ove
             ghost.close().await;
         }
         while server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).lines().count() > 2 {}
-        let_run_out(&server, "lock:a");
+        expire(&server, "lock:a");
         match ask(&holder, acquire("lock:a", token, 60_000)).await {
             Reply::Acquired { waiting: 2, .. } => {}
             other => panic!("{other:?}"),
         }
-        // They keep their places, should they come back after all.
+        // The lost waiters keep their places, in case they come back.
         assert_eq!(queued(ask(&holder, queue("lock:a", lost[0], 1)).await), (0, true));
-        assert!(told.more().is_empty());
+        assert!(notified.more().is_empty());
     });
 }
 
 #[test]
-fn who_is_not_heard_of_loses_its_place_wherever_it_stands() {
+fn a_silent_waiter_loses_its_place_anywhere_in_the_queue() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
-        let mut told = Notices::of(&store);
+        let mut notified = Notices::of(&store);
         let token = Token::random();
         granted(&store, "lock:a", token).await;
-        let tokens = line(&[&store, &store, &store], "lock:a").await;
+        let tokens = queue_waiters(&[&store, &store, &store], "lock:a").await;
         for dead in [1, 0] {
-            // Its time ran out a moment ago.
+            // The place of this waiter expired a moment ago.
             server.command(&["ZADD", "{lock:a}:alive", "1", &tokens[dead].to_string()]);
         }
-        assert_eq!(queued(ask(&store, queue("lock:a", tokens[1], 1)).await), (1, true), "at the end");
+        assert_eq!(
+            queued(ask(&store, queue("lock:a", tokens[1], 1)).await),
+            (1, true),
+            "the waiter is at the end of the queue"
+        );
         assert_eq!(ask(&store, release("lock:a", token)).await, Reply::Released);
-        assert_eq!(told.granted().await.0, 2);
+        assert_eq!(notified.granted().await.0, 2);
         for name in ["queue", "alive"] {
             assert_eq!(server.command(&["ZCARD", &format!("{{lock:a}}:{name}")]), "1");
         }
@@ -245,13 +253,13 @@ fn who_is_not_heard_of_loses_its_place_wherever_it_stands() {
 }
 
 #[test]
-fn who_gives_up_leaves_the_queue() {
+fn a_waiter_that_gives_up_leaves_the_queue() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
         let token = Token::random();
         granted(&store, "lock:a", token).await;
-        let tokens = line(&[&store, &store], "lock:a").await;
+        let tokens = queue_waiters(&[&store, &store], "lock:a").await;
         let batch = vec![release("lock:a", tokens[0]), release("lock:a", tokens[0])];
         for answer in all(&store, batch).await {
             assert_eq!(answer.unwrap(), Reply::NotHeld(Absence::Taken));
@@ -264,11 +272,11 @@ fn who_gives_up_leaves_the_queue() {
 }
 
 #[test]
-fn a_batch_of_releases_hands_on_where_somebody_waits_and_keeps_the_order_of_one_lock() {
+fn a_batch_of_releases_hands_over_locks_with_waiters_and_keeps_the_order_of_one_lock() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
-        let mut told = Notices::of(&store);
+        let mut notified = Notices::of(&store);
         let leases: Vec<_> = (0..64).map(|n| (format!("lock:{n}"), Token::random())).collect();
         let acquires = leases.iter().map(|(key, token)| acquire(key, *token, 60_000)).collect();
         all(&store, acquires).await.into_iter().for_each(|answer| assert!(fence(answer.unwrap()).0 > 0));
@@ -278,7 +286,7 @@ fn a_batch_of_releases_hands_on_where_somebody_waits_and_keeps_the_order_of_one_
         for answer in all(&store, std::mem::take(&mut batch)).await {
             assert_eq!(answer.unwrap(), Reply::Released);
         }
-        assert_eq!(told.granted().await.0, 40);
+        assert_eq!(notified.granted().await.0, 40);
         assert_eq!(server.command(&["KEYS", "lock:*"]), "lock:40");
 
         let token = Token::random();
@@ -291,7 +299,7 @@ fn a_batch_of_releases_hands_on_where_somebody_waits_and_keeps_the_order_of_one_
 }
 
 #[test]
-fn what_ended_is_ended_although_it_can_not_be_handed_on() {
+fn a_lease_ends_although_it_can_not_be_handed_over() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
@@ -307,7 +315,7 @@ fn what_ended_is_ended_although_it_can_not_be_handed_on() {
     });
 }
 
-/// Commands that the server's scripts have run.
+/// Returns the number of commands that the server's scripts have run.
 fn commands(server: &Server) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]);
     let calls =
@@ -316,11 +324,11 @@ fn commands(server: &Server) -> u64 {
 }
 
 #[test]
-fn what_a_hand_over_costs_does_not_grow_with_the_queue() {
+fn the_cost_of_a_hand_over_does_not_grow_with_the_queue() {
     run(async {
         let server = Server::start(&[]);
         let store = server.store();
-        let mut told = Notices::of(&store);
+        let mut notified = Notices::of(&store);
         let mut costs = Vec::new();
         for waiters in [2, 20, 200] {
             let key = format!("lock:{waiters}");
@@ -331,11 +339,12 @@ fn what_a_hand_over_costs_does_not_grow_with_the_queue() {
             all(&store, batch).await.into_iter().for_each(|answer| assert!(queued(answer.unwrap()).1));
             server.command(&["CONFIG", "RESETSTAT"]);
             assert_eq!(ask(&store, release(&key, token)).await, Reply::Released);
-            assert_eq!(told.granted().await.0, 0);
+            assert_eq!(notified.granted().await.0, 0);
             fence(ask(&store, queue(&key, tokens[0], 0)).await);
             costs.push(commands(&server));
         }
-        // One more where a millisecond has gone by since the fence was written, for its life is prolonged then.
+        // There is one more command if a millisecond has passed since the fence was written,
+        // because the script then prolongs its life.
         let (least, most) = (costs.iter().min().unwrap(), costs.iter().max().unwrap());
         assert!(most - least <= 1 && *most <= 36, "{costs:?}");
     });

@@ -1,4 +1,5 @@
-//! What replicas have when the master is gone, and leases that count only when they have them.
+//! Tests which leases replicas have when the master is gone, and leases that count only when
+//! replicas have them.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -45,16 +46,16 @@ fn a_lease_counts_when_enough_replicas_have_it() {
         let answers = store.clone().execute(batch, Duration::from_millis(400)).await;
         assert!((200..390).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
         for answer in &answers[..3] {
-            let error = answer.as_ref().expect_err("nobody else has it");
+            let error = answer.as_ref().expect_err("no replica has the lease");
             assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Unreplicated, true), "{error}");
             assert!(error.message.contains("fewer than the 1 of minReplicas"), "{error}");
         }
-        // What is no grant is no matter of replicas.
+        // Requests that grant no lease do not wait for replicas.
         assert!(answers[3..].iter().all(Result::is_ok), "{answers:?}");
         assert!(matches!(answers[5], Ok(Reply::Busy { .. })), "{answers:?}");
 
         replica.signal(Signal::CONT);
-        // The same request again: now they have it.
+        // When the request is repeated, the replicas have the lease.
         let again = fence(ask(&store, acquire("lock:c", token, 60_000)).await);
         assert!(again > first);
         assert_eq!(replica.command(&["GET", "lock:c"]), token.to_string());
@@ -62,20 +63,20 @@ fn a_lease_counts_when_enough_replicas_have_it() {
 }
 
 #[test]
-fn who_is_handed_a_lease_asks_for_it_and_thereby_waits_for_replicas() {
+fn a_waiter_that_is_handed_a_lease_waits_for_replicas() {
     run(async {
         let master = Server::start(&[]);
         let replica = Server::replica_of(&master);
         let (a, b) = (store(&master, 0), store(&master, 1));
         let mut notices = Notices::of(&b);
         for batch in [1, 2] {
-            // One release by itself, and one among others.
+            // Release the lock once in a batch of its own, and once together with another one.
             let (one, two) = (Token::random(), Token::random());
             granted(&a, "lock:a", one).await;
             assert_eq!(queued(ask(&b, queue("lock:a", two, batch)).await), (0, true));
             let releases = [release("lock:a", one), release("lock:other", one)];
             all(&a, releases[..batch as usize].to_vec()).await;
-            assert_eq!(notices.granted().await, (batch, None), "no fence is told");
+            assert_eq!(notices.granted().await, (batch, None), "the notice has no fence");
             replica.signal(Signal::STOP);
             let error = within(&b, 300, queue("lock:a", two, batch)).await.unwrap_err();
             assert!(error.maybe_done && error.message.contains("fewer than the 1 of minReplicas"), "{error}");
@@ -88,7 +89,7 @@ fn who_is_handed_a_lease_asks_for_it_and_thereby_waits_for_replicas() {
 }
 
 #[test]
-fn a_failover_forgets_what_no_replica_had_and_the_fence_still_grows() {
+fn a_failover_loses_leases_without_a_replica_and_the_fence_still_grows() {
     run(async {
         let mut master = Server::start(&[]);
         let replica = Server::replica_of(&master);
@@ -96,40 +97,42 @@ fn a_failover_forgets_what_no_replica_had_and_the_fence_still_grows() {
         let earlier = granted(&store(&master, 0), "lock:a", token).await;
         ask(&store(&master, 0), release("lock:a", token)).await;
         assert_eq!(master.command(&["WAIT", "1", "5000"]), "1");
-        // The way between the two is cut.
+        // The connection between the two is cut.
         assert_eq!(replica.command(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
 
         let lost = granted(&store(&master, 0), "lock:a", token).await;
         assert!(lost > earlier);
-        // Who waits for the replica is not granted what it has not.
-        let careful = store(&master, 1);
-        let error = within(&careful, 300, acquire("lock:b", token, 60_000)).await.unwrap_err();
+        // A client that waits for the replica is not granted a lease that the replica does not
+        // have.
+        let waiting_for_replica = store(&master, 1);
+        let error = within(&waiting_for_replica, 300, acquire("lock:b", token, 60_000)).await.unwrap_err();
         assert!(error.maybe_done && error.message.contains("fewer than the 1 of minReplicas"), "{error}");
 
         master.kill();
         assert_eq!(replica.command(&["REPLICAOF", "NO", "ONE"]), "OK");
         let new = store(&replica, 0);
-        assert_eq!(info(&new, "lock:a").await, None, "the new master has never heard of it");
+        assert_eq!(info(&new, "lock:a").await, None, "the new master does not know the lease");
         let next = granted(&new, "lock:a", Token::random()).await;
         assert!(
             next > lost,
-            "two hold it, and storage that checks fences tells them apart: {next:?} after {lost:?}"
+            "two clients hold the lock, and only storage that checks fences is safe: {next:?} after {lost:?}"
         );
     });
 }
 
 #[test]
-fn a_server_without_replicas_grants_nothing_that_has_to_have_some() {
+fn a_server_without_replicas_grants_no_lease_that_needs_replicas() {
     run(async {
         let server = Server::start(&[]);
         let store = store(&server, 2);
         assert_eq!(ask(&store, Request::Ping).await, Reply::Ready);
-        // The server answers within the timeout of the batch: the client's own timeout has another
-        // message.
+        // The server answers within the timeout of the batch. If the client's own timeout ended
+        // first, the message would be another one.
         let token = Token::random();
         let error = within(&store, 1_000, acquire("lock:a", token, 60_000)).await.unwrap_err();
         assert!(error.message.contains("fewer than the 2 of minReplicas"), "{error}");
-        // A release does not wait for replicas. With the timeout of `ask`, it would wait for seconds.
+        // A release does not wait for replicas. If it did, it would take the whole timeout of
+        // `ask`.
         let began = Instant::now();
         assert_eq!(ask(&store, release("lock:a", token)).await, Reply::Released);
         assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
@@ -140,7 +143,7 @@ fn a_server_without_replicas_grants_nothing_that_has_to_have_some() {
 /// that another connection wrote counts only when replicas have it. So every grant and renewal has
 /// to write.
 #[test]
-fn what_is_granted_again_is_written_again() {
+fn a_repeated_grant_is_written_again() {
     run(async {
         let master = Server::start(&["--repl-ping-replica-period", "3600"]);
         let _replica = Server::replica_of(&master);

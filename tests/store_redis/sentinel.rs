@@ -1,4 +1,4 @@
-//! Sentinel: the master is found, and followed when it is another.
+//! Tests Sentinel: the client finds the master, and follows a failover.
 
 use std::net::TcpListener;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use leasehold::store::{Access, Notice, Reply, Request, Store, StoreErrorKind};
 use rustix::process::Signal;
 
 use crate::ask::{Notices, acquire, ask, fence, granted, info, queue, queued, refused, release, run, within};
-use crate::group::{Group, NAME, Sentinel, far, liar, until_in_time};
+use crate::group::{Group, NAME, Sentinel, delaying_proxy, fake_sentinel, until_in_time};
 use crate::server::{Server, is_old, store, store_with};
 
 fn closed_port() -> u16 {
@@ -18,17 +18,17 @@ fn closed_port() -> u16 {
 }
 
 #[test]
-fn the_master_is_found_by_whichever_sentinel_answers() {
+fn the_master_is_found_by_any_sentinel_that_answers() {
     run(async {
         let master = Server::start(&["--requirepass", "hunter2-secret"]);
-        // The sentinel does not know the master's password, so it takes the master for dead after
-        // 0.5 s. Alone it begins no failover.
+        // The sentinel does not know the master's password, so it considers the master dead after
+        // 0.5 s. A single sentinel begins no failover.
         let sentinel = Sentinel::start(&master, 2, "");
         let url = |places: &str, name: &str| format!("redis-sentinel://:hunter2-secret@{places}/{name}");
-        // One is down, one hangs, and one is there.
-        let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+        // One sentinel is down, one hangs, and one answers.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let places =
-            format!("127.0.0.1:{},{},{}", closed_port(), mute.local_addr().unwrap(), sentinel.place());
+            format!("127.0.0.1:{},{},{}", closed_port(), silent.local_addr().unwrap(), sentinel.place());
         let store_there = store(&url(&places, NAME));
         let began = Instant::now();
         granted(&store_there, "lock:a", Token::random()).await;
@@ -44,7 +44,7 @@ fn the_master_is_found_by_whichever_sentinel_answers() {
 }
 
 #[test]
-fn no_sentinel_is_unreachable_and_who_is_none_is_told() {
+fn missing_sentinels_are_unreachable_and_other_servers_are_reported() {
     run(async {
         let ports = [closed_port(), closed_port()];
         let url = format!("redis-sentinel://127.0.0.1:{},127.0.0.1:{}/{NAME}", ports[0], ports[1]);
@@ -63,7 +63,7 @@ fn no_sentinel_is_unreachable_and_who_is_none_is_told() {
 }
 
 #[test]
-fn a_sentinel_may_want_a_password_of_its_own() {
+fn a_sentinel_may_have_its_own_password() {
     run(async {
         let master = Server::start(&[]);
         let sentinel = Sentinel::start(&master, 1, "hunter2-sentinel");
@@ -73,40 +73,40 @@ fn a_sentinel_may_want_a_password_of_its_own() {
             store_with(&url, &Access { sentinel_password, ..Access::default() })
         };
         assert_eq!(ask(&with(Some("hunter2-sentinel")), Request::Ping).await, Reply::Ready);
-        for (password, said) in
+        for (password, part) in
             [(None, "give one as sentinelPassword"), (Some("hunter2"), "check sentinelUsername")]
         {
             let error = refused(&with(password), Request::Ping).await;
             assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Denied, false), "{error}");
-            assert!(error.message.contains(said) && !error.message.contains("hunter2"), "{error}");
+            assert!(error.message.contains(part) && !error.message.contains("hunter2"), "{error}");
         }
     });
 }
 
 #[test]
-fn a_master_that_is_none_or_is_not_there_is_told_apart() {
+fn a_replica_and_a_missing_server_in_place_of_the_master_are_reported() {
     run(async {
         let master = Server::start(&[]);
         let replica = Server::replica_of(&master);
-        let nobody = closed_port();
-        for (port, kind, said) in [
+        let unused_port = closed_port();
+        for (port, kind, part) in [
             (replica.port(), StoreErrorKind::ReadOnly, "but it is a replica"),
-            (nobody, StoreErrorKind::Unreachable, "can't be reached"),
+            (unused_port, StoreErrorKind::Unreachable, "can't be reached"),
         ] {
             let began = Instant::now();
-            let url = format!("redis-sentinel://{}/{NAME}", liar(port));
+            let url = format!("redis-sentinel://{}/{NAME}", fake_sentinel(port));
             let error = within(&store(&url), 1_000, Request::Ping).await.unwrap_err();
             assert_eq!((error.kind, error.maybe_done), (kind, false), "{error}");
-            assert!(error.message.contains(said), "{error}");
+            assert!(error.message.contains(part), "{error}");
             assert!(
                 error.message.contains(&format!("name 127.0.0.1:{port} as the master \"{NAME}\"")),
                 "{error}"
             );
             assert!(began.elapsed() < Duration::from_millis(950), "{:?}", began.elapsed());
         }
-        // One that takes connections and hangs.
+        // The server accepts connections and hangs.
         replica.signal(Signal::STOP);
-        let url = format!("redis-sentinel://{}/{NAME}", liar(replica.port()));
+        let url = format!("redis-sentinel://{}/{NAME}", fake_sentinel(replica.port()));
         let error = within(&store(&url), 5_000, Request::Ping).await.unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::TimedOut, "{error}");
         assert!(error.message.contains("as the master"), "{error}");
@@ -115,7 +115,7 @@ fn a_master_that_is_none_or_is_not_there_is_told_apart() {
 }
 
 #[test]
-fn a_failover_is_followed_at_once_and_what_was_replicated_is_kept() {
+fn a_failover_is_followed_at_once_and_replicated_leases_are_kept() {
     run(async {
         let mut group = Group::start();
         let (a, b) = (group.store(), group.store());
@@ -125,20 +125,20 @@ fn a_failover_is_followed_at_once_and_what_was_replicated_is_kept() {
         assert_eq!(queued(ask(&b, queue("lock:a", two, 1)).await), (0, true));
         group.heard_by(2).await;
         let old = group.servers[0].port();
-        // The replicas have it.
+        // The replicas have the lease.
         assert_eq!(group.servers[0].command(&["WAIT", "2", "5000"]), "2");
         group.servers[0].kill();
         let promoted = group.promoted(old).await.port();
         let switched = Instant::now();
         assert_eq!(notices.next().await, Notice::Missed);
-        let known = info(&b, "lock:a").await.expect("it is still held");
+        let known = info(&b, "lock:a").await.expect("the lock is still held");
         assert_eq!(known.fence, Some(first));
         assert_eq!(queued(ask(&b, queue("lock:a", two, 2)).await), (0, true));
         assert_eq!(ask(&a, crate::ask::renew("lock:a", one, 60_000)).await, crate::ask::RENEWED);
         assert_eq!(ask(&a, crate::ask::release("lock:a", one)).await, Reply::Released);
         assert!(switched.elapsed() < Duration::from_secs(1), "{:?}", switched.elapsed());
-        // The channel of the new connection.
-        let (number, told) = loop {
+        // The notice arrives over the new connection.
+        let (number, notified_fence) = loop {
             match notices.next().await {
                 Notice::Granted { number, fence } => break (number, fence),
                 Notice::Missed
@@ -149,13 +149,13 @@ fn a_failover_is_followed_at_once_and_what_was_replicated_is_kept() {
             }
         };
         assert_eq!(number, 2);
-        assert!(told.unwrap() > first);
+        assert!(notified_fence.unwrap() > first);
         assert_ne!(promoted, old);
     });
 }
 
 #[test]
-fn a_master_that_is_deposed_while_it_lives_is_left() {
+fn a_live_master_that_is_deposed_is_not_used_any_more() {
     run(async {
         let group = Group::start();
         let store = group.store();
@@ -164,10 +164,12 @@ fn a_master_that_is_deposed_while_it_lives_is_left() {
         granted(&store, "lock:a", token).await;
         group.heard_by(1).await;
         let old = group.servers[0].port();
-        // It hears nothing: it would go on for ever, were it not for the sentinels.
+        // The old master does not notice anything: without the sentinels, the client would use it
+        // for ever.
         group.servers[0].signal(Signal::STOP);
         let promoted = group.promoted(old).await;
-        // They name it as soon as they have chosen it, and say so aloud when the others follow it.
+        // The sentinels name the new master as soon as they have chosen it, and publish that when
+        // the replicas follow it.
         assert_eq!(notices.next().await, Notice::Missed);
         let began = Instant::now();
         let other = Token::random();
@@ -179,7 +181,7 @@ fn a_master_that_is_deposed_while_it_lives_is_left() {
 }
 
 #[test]
-fn all_sentinels_are_listened_to_although_the_url_names_one() {
+fn the_client_listens_to_all_sentinels_although_the_url_names_one() {
     run(async {
         let group = Group::start();
         let url = format!("redis-sentinel://{}/{NAME}", group.sentinels[2].place());
@@ -194,7 +196,7 @@ fn all_sentinels_are_listened_to_although_the_url_names_one() {
 }
 
 #[test]
-fn a_sentinel_that_comes_later_is_listened_to() {
+fn the_client_listens_to_a_sentinel_that_comes_later() {
     run(async {
         let mut group = Group::start();
         let store = group.store();
@@ -206,7 +208,7 @@ fn a_sentinel_that_comes_later_is_listened_to() {
 }
 
 #[test]
-fn what_is_granted_during_a_planned_failover_is_at_the_next_master() {
+fn a_lease_granted_during_a_planned_failover_is_at_the_next_master() {
     run(async {
         let group = Group::start();
         let url = format!("redis-sentinel://{}/{NAME}", group.sentinels[1].place());
@@ -242,8 +244,8 @@ fn what_is_granted_during_a_planned_failover_is_at_the_next_master() {
     });
 }
 
-/// Acquires 60 locks by `a` and one by `b`. Returns those of `a` when all servers of the group have
-/// them and both stores hear of failovers.
+/// Acquires 60 locks by `a` and one by `b`. Returns the leases of `a` when all servers of the group
+/// have them and both stores get notices of failovers.
 async fn leases_at_all(group: &Group, a: &Rc<RedisStore>, b: &Rc<RedisStore>) -> Vec<(String, Token)> {
     let leases: Vec<_> = (0..60).map(|number| (format!("lock:{number}"), Token::random())).collect();
     for (key, token) in &leases {
@@ -256,7 +258,7 @@ async fn leases_at_all(group: &Group, a: &Rc<RedisStore>, b: &Rc<RedisStore>) ->
 }
 
 #[test]
-fn what_was_released_during_a_planned_failover_is_free_at_the_next_master() {
+fn a_lease_released_during_a_planned_failover_is_free_at_the_next_master() {
     run(async {
         let group = Group::start();
         let (a, b) = (group.store(), group.store());
@@ -319,7 +321,7 @@ fn a_release_is_repeated_until_the_next_master_carries_it_out() {
 }
 
 #[test]
-fn a_user_who_may_only_hear_of_the_switch_hears_of_it() {
+fn a_user_with_only_the_channel_of_the_switch_gets_its_notices() {
     run(async {
         let master = Server::start(&[]);
         let user =
@@ -378,11 +380,11 @@ async fn until_asked(sentinel: &Sentinel) {
 }
 
 #[test]
-fn a_sentinel_that_is_far_away_is_listened_to_and_grants_do_not_wait_for_it() {
+fn the_client_listens_to_a_distant_sentinel_and_grants_do_not_wait_for_it() {
     run(async {
         let master = Server::start(&[]);
         let sentinel = Sentinel::start(&master, 1, "");
-        let place = far(sentinel.port(), Duration::from_millis(70));
+        let place = delaying_proxy(sentinel.port(), Duration::from_millis(70));
         let store = store(&format!("redis-sentinel://{place}/{NAME}"));
         let began = Instant::now();
         granted(&store, "lock:a", Token::random()).await;
@@ -395,10 +397,10 @@ fn a_sentinel_that_is_far_away_is_listened_to_and_grants_do_not_wait_for_it() {
 }
 
 #[test]
-fn a_sentinel_that_tells_no_id_is_asked_when_it_comes_back() {
+fn a_sentinel_without_an_id_is_asked_when_it_comes_back() {
     run(async {
         let master = Server::start(&[]);
-        // A sentinel before 6.2 tells no id either.
+        // A sentinel before 6.2 returns no id either.
         let user = "user watcher on >hunter2 allchannels -@all +auth +hello +subscribe +sentinel|master \
                     +sentinel|get-master-addr-by-name +sentinel|sentinels";
         let start = || Sentinel::configured(&master, 1, &format!("port {{port}}\n{user}"));
@@ -418,12 +420,12 @@ fn a_sentinel_that_tells_no_id_is_asked_when_it_comes_back() {
 }
 
 #[test]
-fn requests_that_need_no_answer_of_the_sentinels_do_not_wait_for_it() {
+fn requests_that_need_no_answer_of_the_sentinels_do_not_wait() {
     run(async {
         let master = Server::start(&[]);
         let sentinel = Sentinel::start(&master, 1, "");
         sentinel.signal(Signal::STOP);
-        let places = format!("{},{}", liar(master.port()), sentinel.place());
+        let places = format!("{},{}", fake_sentinel(master.port()), sentinel.place());
         let store = store(&format!("redis-sentinel://{places}/{NAME}"));
         let token = Token::random();
         let batch = vec![
@@ -434,7 +436,7 @@ fn requests_that_need_no_answer_of_the_sentinels_do_not_wait_for_it() {
         ];
         let alone = [&batch[1..], &batch[..1], &[]];
         assert_eq!(store.parts(&batch), Some(vec![1, 0, 1, 0]));
-        assert!(alone.iter().all(|batch| store.parts(batch).is_none()), "there is nothing to separate");
+        assert!(alone.iter().all(|batch| store.parts(batch).is_none()), "a batch of one kind has one part");
         // The client knows the master and not yet whether a failover is under way.
         let error = within(&store, 300, acquire("lock:a", token, 60_000)).await.unwrap_err();
         assert!(error.maybe_done && error.message.contains("not all sentinels"), "{error}");
@@ -444,7 +446,7 @@ fn requests_that_need_no_answer_of_the_sentinels_do_not_wait_for_it() {
         // Now the client knows that this sentinel can't be reached.
         granted(&store, "lock:a", token).await;
         assert_eq!(store.parts(&batch), None);
-        assert_eq!(Server::start(&[]).store().parts(&batch), None, "there are no sentinels");
+        assert_eq!(Server::start(&[]).store().parts(&batch), None, "a store without sentinels has one part");
         sentinel.signal(Signal::CONT);
     });
 }

@@ -1,4 +1,4 @@
-//! A Redis server of the test's own, and a plain client to look into it with.
+//! Starts Redis servers, each for one test, and has a plain client to inspect them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -12,14 +12,14 @@ use leasehold::store::Access;
 use leasehold::store::redis::{RedisAddress, RedisStore};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Where servers listen unless a test says otherwise.
+/// The host of servers unless a test sets another.
 const LOOPBACK: &str = "127.0.0.1";
-/// What the server's log says when it takes requests.
+/// The line in the server's log when it takes requests.
 const READY: &str = "Ready to accept connections";
-/// What a replica's log says when it has its master's data.
-const IN_STEP: &str = "sync: Finished with success";
+/// The line in a replica's log when it has its master's data.
+const SYNCHRONIZED: &str = "sync: Finished with success";
 
-/// A server, killed when the value goes.
+/// A server. Dropping the value kills it.
 pub struct Server {
     child: Child,
     folder: PathBuf,
@@ -28,14 +28,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server without data that takes requests.
+    /// Starts a server without data, and waits until it takes requests.
     pub fn start(settings: &[&str]) -> Self {
         Self::start_until(settings, READY)
     }
 
-    /// A replica of `master` that has all that this one has.
+    /// Starts a replica of `master`, and waits until it has all data of the master.
     pub fn replica_of(master: &Self) -> Self {
-        Self::start_until(&["--replicaof", &master.host, &master.port.to_string()], IN_STEP)
+        Self::start_until(&["--replicaof", &master.host, &master.port.to_string()], SYNCHRONIZED)
     }
 
     /// Starts a master at the first of the `hosts`, and a replica at each of the others, all on one
@@ -50,15 +50,15 @@ impl Server {
         let master = Self::try_start(hosts[0], port, &[], READY)?;
         let replica = |host: &&str| {
             let settings = ["--replicaof", hosts[0], &port.to_string(), "--replica-announce-ip", host];
-            Self::try_start(host, port, &settings, IN_STEP)
+            Self::try_start(host, port, &settings, SYNCHRONIZED)
         };
         let replicas: Option<Vec<_>> = hosts[1..].iter().map(replica).collect();
         Some([master].into_iter().chain(replicas?).collect())
     }
 
-    /// One whose log says `until`.
+    /// Starts a server, and waits until its log contains `until`.
     fn start_until(settings: &[&str], until: &str) -> Self {
-        // Another process may take the port before the server does: then with another one.
+        // Another process may take the port before the server does. Then try another port.
         for _ in 0..10 {
             if let Some(server) = Self::try_start(LOOPBACK, free_port(), settings, until) {
                 return server;
@@ -79,14 +79,15 @@ impl Server {
         }
     }
 
-    /// A server that lets its clients do what is `forbidden` (a setting's name) unless it is older than 7.
+    /// Starts a server that lets its clients use the setting `forbidden`, unless it is older than
+    /// 7.
     pub fn start_allowing(forbidden: &str) -> Self {
         let settings = [forbidden, "local"];
         Self::start(&settings[if is_old() { 2 } else { 0 }..])
     }
 
-    /// Kills the server and starts it again in the same place; what it had not saved is gone. Waits until its log
-    /// says `until`.
+    /// Kills the server and starts it again at the same address, without unsaved data. Waits until
+    /// its log contains `until`.
     pub fn restart(&mut self, settings: &[&str], until: &str) {
         self.kill();
         let child = launch(&self.folder, &self.host, self.port, settings, until);
@@ -122,17 +123,18 @@ impl Server {
         format!("redis+unix://{}/redis.sock", self.folder.display())
     }
 
-    /// A store that connects over TCP.
+    /// Returns a store that connects over TCP.
     pub fn store(&self) -> Rc<RedisStore> {
         store(&self.url())
     }
 
-    /// One command over a connection of its own. Errors begin with a minus, lists have a line for each item.
+    /// Runs one command over its own connection. In the result, errors begin with a minus, and
+    /// lists have a line for each item.
     pub fn command(&self, words: &[&str]) -> String {
         self.commands(&[words]).pop().unwrap()
     }
 
-    /// Commands over one connection.
+    /// Runs commands over one connection.
     pub fn commands(&self, commands: &[&[&str]]) -> Vec<String> {
         let mut stream = UnixStream::connect(self.folder.join("redis.sock")).unwrap();
         for words in commands {
@@ -142,13 +144,13 @@ impl Server {
         commands.iter().map(|_| receive(&mut replies)).collect()
     }
 
-    /// The keys that never expire.
+    /// Returns the keys that never expire.
     pub fn immortal(&self) -> Vec<String> {
         let keys = self.command(&["KEYS", "*"]);
         keys.lines().filter(|key| self.command(&["PTTL", key]) == "-1").map(str::to_owned).collect()
     }
 
-    /// The number behind `name:` in INFO, or behind `name=` in one of its lists.
+    /// Returns the number after `name:` in INFO, or after `name=` in one of its lists.
     pub fn info(&self, section: &str, name: &str) -> u64 {
         let text = self.command(&["INFO", section]);
         let (_, rest) = text.split_once(name).unwrap_or_else(|| panic!("no {name} in {text}"));
@@ -173,7 +175,7 @@ pub fn store_with(url: &str, access: &Access) -> Rc<RedisStore> {
     RedisStore::new(RedisAddress::parse(url, access).unwrap())
 }
 
-/// Whether the server is older than 7.
+/// Returns true if the server is older than 7.
 pub fn is_old() -> bool {
     let version = Command::new(program()).arg("--version").output().map(|output| output.stdout);
     version.is_ok_and(|text| String::from_utf8_lossy(&text).contains("v=6."))
@@ -183,14 +185,15 @@ pub fn program() -> PathBuf {
     std::env::var_os("REDIS_SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
 }
 
-/// The server, once its log says `until`; `None` if it ended before. `{port}` in a setting is the server's port.
+/// Starts a server, and returns it once its log contains `until`. Returns `None` if the server
+/// ended before. `{port}` in a setting stands for the server's port.
 fn launch(folder: &Path, host: &str, port: u16, settings: &[&str], until: &str) -> Option<Child> {
     let mut child = Command::new(program())
         .args(["--bind", host, "--port", &port.to_string(), "--unixsocket"])
         .arg(folder.join("redis.sock"))
         .arg("--dir")
         .arg(folder)
-        // A master waits five seconds for more replicas before it sends them what it has.
+        // By default, a master waits five seconds for more replicas before it sends its data.
         .args(["--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"])
         .args(settings.iter().map(|word| word.replace("{port}", &port.to_string())))
         .stdout(Stdio::piped())
@@ -206,7 +209,7 @@ fn launch(folder: &Path, host: &str, port: u16, settings: &[&str], until: &str) 
     let mut line = String::new();
     while log.read_line(&mut line).unwrap() > 0 {
         if line.contains(until) {
-            // Somebody has to read on, or the server would wait for it.
+            // Read the rest of the log, or the server would wait for a reader.
             std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
             return Some(child);
         }

@@ -1,4 +1,4 @@
-//! Tests that no two locks share a side key, whatever their names are.
+//! Tests that no two locks share a side key, even if their names are similar.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use leasehold::lease::Token;
 use leasehold::store::redis::lock_beside;
 use leasehold::store::{Absence, Reply};
 
-use crate::ask::{Notices, acquire, all, ask, fence, granted, lock, queue, queued, release, run, share};
+use crate::ask::{Notices, acquire, all, ask, fence, granted, inspect, queue, queued, release, run, share};
 use crate::server::Server;
 
 /// Two locks that once had the same side keys.
@@ -18,7 +18,7 @@ fn a_release_hands_no_lease_to_a_waiter_of_another_lock() {
         for held in [true, false] {
             let server = Server::start(&[]);
             let (holder, waiter) = (server.store(), server.store());
-            let mut told = Notices::of(&waiter);
+            let mut notices = Notices::of(&waiter);
             let [one, other] = PAIR;
             let (first, second, next) = (Token::random(), Token::random(), Token::random());
             if held {
@@ -28,13 +28,13 @@ fn a_release_hands_no_lease_to_a_waiter_of_another_lock() {
             assert_eq!(queued(ask(&waiter, queue(one, next, 7)).await), (0, true));
             let expected = if held { Reply::Released } else { Reply::NotHeld(Absence::Missing) };
             assert_eq!(ask(&holder, release(other, second)).await, expected);
-            // A notice would come over the same connection before this answer.
+            // A notice would arrive over the same connection before this answer.
             assert_eq!(queued(ask(&waiter, queue(one, next, 7)).await), (0, true));
-            assert!(told.more().is_empty(), "the waiter was told that it has the lock, but {first} holds it");
+            assert!(notices.more().is_empty(), "the waiter got a notice, but {first} holds the lock");
             assert_eq!(server.command(&["GET", one]), first.to_string());
             assert_eq!(server.command(&["EXISTS", other]), "0");
             assert_eq!(ask(&holder, release(one, first)).await, Reply::Released);
-            assert_eq!(told.granted().await.0, 7);
+            assert_eq!(notices.granted().await.0, 7);
         }
     });
 }
@@ -65,9 +65,14 @@ fn no_two_of_many_locks_share_a_key() {
             assert_eq!(queued(answer.unwrap()).0, 0);
         }
         assert_eq!(server.command(&["DBSIZE"]), (5 * locks.len()).to_string());
+        // Silent waiters lose their places after 3 s, so inspect all locks at once.
+        let inspections = locks.iter().map(|(name, _)| inspect(name)).collect();
+        for ((name, _), answer) in locks.iter().zip(all(&store, inspections).await) {
+            let Reply::Inspected(Some(info)) = answer.unwrap() else { panic!("{name} is not held") };
+            assert_eq!(info.waiters.len(), 1, "{name}");
+        }
         for (name, token) in &locks {
             assert_eq!(server.command(&["GET", name]), token.to_string(), "{name}");
-            assert_eq!(lock(&store, name).await.unwrap().waiters.len(), 1, "{name}");
         }
         server.command(&["FLUSHALL"]);
         let shared = locks.iter().map(|(name, token)| share(name, *token, 2, 1)).collect();

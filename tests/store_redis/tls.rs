@@ -1,4 +1,4 @@
-//! Over TLS: the right ones come to each other, and all others are told why not.
+//! Tests TLS: connections succeed with the right certificates, and other errors say what is wrong.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use crate::certificates::{Authority, Files, Pair, access};
 use crate::group::{NAME, Sentinel};
 use crate::server::{Server, store, store_with};
 
-/// A server that speaks TLS alone.
+/// A server that only accepts TLS.
 struct Secure {
     server: Server,
     files: Files,
@@ -56,15 +56,15 @@ fn ping(store: &Rc<RedisStore>) -> Result<Reply, StoreError> {
 }
 
 #[track_caller]
-fn refused(store: &Rc<RedisStore>, kind: StoreErrorKind, said: &str) {
-    let error = ping(store).expect_err("it was trusted");
+fn refused(store: &Rc<RedisStore>, kind: StoreErrorKind, part: &str) {
+    let error = ping(store).expect_err("the connection must fail");
     assert_eq!((error.kind, error.maybe_done), (kind, false), "{error}");
-    assert!(error.message.contains(said), "{error}");
+    assert!(error.message.contains(part), "{error}");
     assert!(error.message.starts_with("rediss://127.0.0.1:"), "{error}");
 }
 
 #[test]
-fn leases_notices_and_another_connection_come_over_tls() {
+fn leases_notices_and_new_connections_work_over_tls() {
     run(async {
         let authority = Authority::new();
         let mut secure = Secure::start(&authority.server(), &authority, "no");
@@ -74,46 +74,46 @@ fn leases_notices_and_another_connection_come_over_tls() {
         let first = granted(&a, "lock:a", one).await;
         assert_eq!(queued(ask(&b, queue("lock:a", two, 7)).await), (0, true));
         assert_eq!(ask(&a, release("lock:a", one)).await, Reply::Released);
-        let (number, told) = notices.granted().await;
+        let (number, notified_fence) = notices.granted().await;
         assert_eq!(number, 7);
-        assert!(told.unwrap() > first);
-        // In the midst of all that the server is lost, and found again.
+        assert!(notified_fence.unwrap() > first);
+        // The server is lost in between, and comes back.
         secure.restart();
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         let again = fence(ask(&b, queue("lock:a", two, 8)).await);
-        assert!(again > told.unwrap());
+        assert!(again > notified_fence.unwrap());
         assert_eq!(notices.next().await, Notice::Missed);
         assert_eq!(info(&a, "lock:a").await.unwrap().fence, Some(again));
     });
 }
 
 #[test]
-fn much_at_a_time_comes_whole() {
+fn a_big_batch_works_over_tls() {
     run(async {
         let authority = Authority::new();
         let secure = Secure::start(&authority.server(), &authority, "no");
         let store = secure.store(&authority.trusted());
         let token = Token::random();
-        // Several TLS records each way.
+        // The batch takes several TLS records in each direction.
         let batch: Vec<_> =
             (0..2_000).map(|n| crate::ask::acquire(&format!("lock:{n:0200}"), token, 60_000)).collect();
         let answers = crate::ask::all(&store, batch).await;
         assert!(answers.iter().all(|answer| matches!(answer, Ok(Reply::Acquired { .. }))));
         store.close().await;
-        // The server may hear of that after our question.
+        // The server may notice the end of the connection after this command.
         let ours = || secure.server.command(&["CLIENT", "LIST"]).contains("name=leasehold");
         crate::group::until("the connection is gone", || !ours());
     });
 }
 
 #[test]
-fn an_issuer_whom_nobody_named_is_not_trusted() {
+fn an_authority_that_the_user_did_not_name_is_not_trusted() {
     let (authority, other) = (Authority::new(), Authority::new());
     let secure = Secure::start(&authority.server(), &authority, "no");
     refused(&secure.store(&other.trusted()), StoreErrorKind::Untrusted, "none of the authorities in tls.ca");
     let both = TlsTexts { ca: vec![other.pem.clone(), authority.pem.clone()], ..TlsTexts::default() };
     assert_eq!(ping(&secure.store(&both)).unwrap(), Reply::Ready);
-    // Whom this system trusts, if anybody: certainly not the test.
+    // The system's authorities have certainly not signed the test's certificate.
     let error = ping(&store(&secure.url())).unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Untrusted, "{error}");
     assert!(error.message.contains("unknown issuer") || error.message.contains("ca-certificates"), "{error}");
@@ -122,20 +122,20 @@ fn an_issuer_whom_nobody_named_is_not_trusted() {
 #[test]
 fn a_certificate_that_is_not_valid_now_is_not_trusted() {
     let authority = Authority::new();
-    for (years, said) in [((2000, 2001), "expired"), ((2090, 2100), "not valid yet")] {
+    for (years, part) in [((2000, 2001), "expired"), ((2090, 2100), "not valid yet")] {
         let own = authority.sign(&["127.0.0.1"], years);
         let secure = Secure::start(&own, &authority, "no");
-        refused(&secure.store(&authority.trusted()), StoreErrorKind::Untrusted, said);
+        refused(&secure.store(&authority.trusted()), StoreErrorKind::Untrusted, part);
     }
 }
 
 #[test]
-fn a_certificate_for_another_name_is_not_trusted_unless_that_name_is_meant() {
+fn a_certificate_for_another_name_is_not_trusted_unless_the_user_gives_that_name() {
     let authority = Authority::new();
     let secure = Secure::start(&authority.sign(&["redis.example"], (2020, 2100)), &authority, "no");
     let named = |name: &str| TlsTexts { servername: Some(name.into()), ..authority.trusted() };
-    let said = "another name: for redis.example, not for 127.0.0.1";
-    refused(&secure.store(&authority.trusted()), StoreErrorKind::Untrusted, said);
+    let part = "another name: for redis.example, not for 127.0.0.1";
+    refused(&secure.store(&authority.trusted()), StoreErrorKind::Untrusted, part);
     refused(&secure.store(&named("other.example")), StoreErrorKind::Untrusted, "not for other.example");
     assert_eq!(ping(&secure.store(&named("redis.example"))).unwrap(), Reply::Ready);
     let nameless = Secure::start(&authority.sign(&[], (2020, 2100)), &authority, "no");
@@ -143,7 +143,7 @@ fn a_certificate_for_another_name_is_not_trusted_unless_that_name_is_meant() {
 }
 
 #[test]
-fn an_authority_is_no_server() {
+fn the_certificate_of_an_authority_is_not_accepted_for_a_server() {
     let own = Authority::of_itself("127.0.0.1");
     let secure = Secure::start(&own, &Authority::new(), "no");
     let texts = TlsTexts { ca: vec![own.cert], ..TlsTexts::default() };
@@ -151,7 +151,7 @@ fn an_authority_is_no_server() {
 }
 
 #[test]
-fn a_client_certificate_that_is_wanted_is_shown() {
+fn the_client_sends_its_certificate_when_the_server_requires_one() {
     for protocols in ["TLSv1.2", "TLSv1.3"] {
         let (authority, other) = (Authority::new(), Authority::new());
         let files = Files::of(&authority.server(), &authority);
@@ -170,7 +170,7 @@ fn a_client_certificate_that_is_wanted_is_shown() {
 }
 
 #[test]
-fn a_server_without_tls_and_a_client_without_tls_are_told_apart() {
+fn the_errors_for_a_server_and_a_client_without_tls_differ() {
     let authority = Authority::new();
     let plain = Server::start(&[]);
     let url = plain.url().replace("redis://", "rediss://");
@@ -182,7 +182,7 @@ fn a_server_without_tls_and_a_client_without_tls_are_told_apart() {
 }
 
 #[test]
-fn sentinels_and_the_master_that_they_name_are_reached_by_tls() {
+fn sentinels_and_their_master_are_reached_over_tls() {
     let authority = Authority::new();
     let secure = Secure::start(&authority.server(), &authority, "no");
     let mut lines = "port 0\ntls-port {port}\ntls-replication yes\n".to_owned();
@@ -200,7 +200,7 @@ fn sentinels_and_the_master_that_they_name_are_reached_by_tls() {
     assert!(error.message.contains("rediss-sentinel://"), "{error}");
 }
 
-/// Somebody who treats each connection with `serve`.
+/// Starts a server that handles each connection with `serve`.
 fn impostor(serve: impl Fn(std::net::TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("rediss://127.0.0.1:{}", listener.local_addr().unwrap().port());
@@ -209,7 +209,7 @@ fn impostor(serve: impl Fn(std::net::TcpStream) + Send + 'static) -> String {
 }
 
 #[test]
-fn who_speaks_neither_is_told_apart_in_time() {
+fn a_server_of_neither_protocol_is_reported_in_time() {
     let hangs_up = impostor(|mut stream| {
         let _ = stream.read(&mut [0; 4096]);
     });
@@ -220,9 +220,9 @@ fn who_speaks_neither_is_told_apart_in_time() {
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     });
     refused(&store(&web), StoreErrorKind::Unsupported, "speaks no TLS");
-    let mute = impostor(|mut stream| drop(std::io::copy(&mut stream, &mut std::io::sink())));
+    let silent = impostor(|mut stream| drop(std::io::copy(&mut stream, &mut std::io::sink())));
     let began = std::time::Instant::now();
-    let error = run(within(&store(&mute), 1_000, Request::Ping)).unwrap_err();
+    let error = run(within(&store(&silent), 1_000, Request::Ping)).unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::TimedOut, "{error}");
     assert!(began.elapsed().as_millis() < 1_500, "{:?}", began.elapsed());
 }

@@ -1,6 +1,7 @@
-//! Certificates of a test's own, and servers that show them. Made anew by each test, so that none is kept that runs out.
+//! Makes certificates, and the settings of servers that use them. Each test makes new ones, so that
+//! none of them expires.
 
-// Every test crate that includes this file uses another part of it.
+// Each test crate that includes this file uses another part of it.
 #![allow(dead_code)]
 
 use std::path::PathBuf;
@@ -9,13 +10,13 @@ use leasehold::lease::Token;
 use leasehold::store::{Access, Tls, TlsTexts};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
-/// Who signs certificates.
+/// An authority that signs certificates.
 pub struct Authority {
     pub pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate and its key, PEM.
+/// A certificate and its key, as PEM.
 #[derive(Clone)]
 pub struct Pair {
     pub cert: String,
@@ -30,7 +31,8 @@ impl Authority {
         Self { pem: params.self_signed(&key).unwrap().pem(), issuer: Issuer::new(params, key) }
     }
 
-    /// A certificate for `names`, valid from one year's first day to the other's.
+    /// Returns a certificate for `names`, valid from the first day of one year to that of the
+    /// other.
     pub fn sign(&self, names: &[&str], (from, to): (i32, i32)) -> Pair {
         let mut params = params_of(names);
         params.not_before = date_time_ymd(from, 1, 1);
@@ -39,7 +41,8 @@ impl Authority {
         Pair { cert: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
     }
 
-    /// A certificate of this authority itself, made for `name`, as quick guides to self-signing make one.
+    /// Returns a certificate that signs itself, made for `name`, as short guides to self-signing
+    /// make one.
     pub fn of_itself(name: &str) -> Pair {
         let mut params = params_of(&[name]);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -47,23 +50,24 @@ impl Authority {
         Pair { cert: params.self_signed(&key).unwrap().pem(), key: key.serialize_pem() }
     }
 
-    /// One for a server on loopback.
+    /// Returns a certificate for a server on loopback.
     pub fn server(&self) -> Pair {
         self.sign(&["127.0.0.1", "localhost"], (2020, 2100))
     }
 
-    /// What a client needs that trusts this authority and has no certificate.
+    /// Returns the settings of a client that trusts this authority and has no certificate.
     pub fn trusted(&self) -> TlsTexts {
         TlsTexts { ca: vec![self.pem.clone()], ..TlsTexts::default() }
     }
 
-    /// What a client needs that shows `own`.
+    /// Returns the settings of a client that trusts this authority and has the certificate `own`.
     pub fn trusted_by(&self, own: &Pair) -> TlsTexts {
         TlsTexts { cert: Some(own.cert.clone()), key: Some(own.key.clone()), ..self.trusted() }
     }
 }
 
-/// For `names`, of a subject of its own: who has its issuer's name is taken for its own issuer.
+/// Returns parameters for `names`, with a unique subject: a certificate whose subject is the name
+/// of its issuer counts as self-signed.
 fn params_of(names: &[&str]) -> CertificateParams {
     let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
     let mut params = CertificateParams::new(names).unwrap();
@@ -75,11 +79,12 @@ pub fn access(texts: &TlsTexts) -> Access {
     Access { tls: Some(Tls::parse(texts).unwrap()), ..Access::default() }
 }
 
-/// Files for a server to read, gone with the value.
+/// Files for a server. Dropping the value deletes them.
 pub struct Files(PathBuf);
 
 impl Files {
-    /// Those of a server that shows `own`, and trusts clients that `clients` signed.
+    /// Writes the files of a server that has the certificate `own` and trusts clients that
+    /// `clients` signed.
     pub fn of(own: &Pair, clients: &Authority) -> Self {
         let folder = std::env::temp_dir().join(format!("leasehold-tls-{}", Token::random()));
         std::fs::create_dir(&folder).unwrap();
@@ -93,7 +98,8 @@ impl Files {
         self.0.join(name).display().to_string()
     }
 
-    /// The server's configuration: names and values. `auth` says whether it wants certificates of its clients.
+    /// Returns the names and values of the server's configuration. `auth` says whether the server
+    /// requires certificates of its clients.
     pub fn settings(&self, auth: &str) -> Vec<(&'static str, String)> {
         vec![
             ("tls-cert-file", self.path("cert")),

@@ -1,7 +1,7 @@
-//! A Redis server of a test's own: on a free port of loopback and on a unix socket, without anything on disk that
-//! outlives it. Ended, by its process id, when the value is dropped.
+//! Starts Redis servers, each for one test: on a free port of loopback and on a unix socket,
+//! without files that outlive it. Dropping the value ends the server, by its process id.
 
-// Every test crate that includes this file uses another part of it.
+// Each test crate that includes this file uses another part of it.
 #![allow(dead_code)]
 
 use std::cell::{Cell, RefCell};
@@ -17,11 +17,11 @@ use leasehold::lease::Token;
 use redis::{Connection, FromRedisValue, Value};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What the server says once it answers.
+/// The line in the server's log once it answers.
 const READY: &str = "Ready to accept connections";
-/// What the server says when it has begun to read its data, and answers `LOADING`.
+/// The line in the server's log when it has begun to read its data, and answers `LOADING`.
 const LOADING: &str = "Loading RDB produced";
-/// How long a server may take to say so on a busy machine.
+/// How long a server may take until that line on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct RedisServer {
@@ -33,20 +33,21 @@ pub struct RedisServer {
 
 struct Running {
     child: Child,
-    /// Was there before any password, so it can go on asking whatever a test forbids.
+    /// This connection was made before a test sets any password, so it can send every command.
     admin: Connection,
 }
 
 impl RedisServer {
-    /// A server with `options` of its configuration ("name value", or several words for a value; `{port}` is its port).
+    /// Starts a server with `options` of its configuration ("name value", or several words for a
+    /// value; `{port}` stands for its port).
     pub fn start(options: &[&str]) -> Rc<Self> {
-        // A short name: the path of a unix socket may have about 100 bytes.
+        // The name is short: the path of a unix socket may have about 100 bytes.
         let folder = std::env::temp_dir().canonicalize().unwrap();
         let folder = folder.join(format!("lh-{}", &Token::random().to_string()[..13]));
         std::fs::create_dir(&folder).unwrap();
         let options = options.iter().map(|option| option.to_string()).collect();
         let server = Self { folder, port: Cell::new(0), options, running: RefCell::new(None) };
-        // Somebody else may take the port before the server does; then another one is tried.
+        // Another process may take the port before the server does. Then try another port.
         server.launch_or_panic(&[], READY, || {
             let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             server.port.set(free);
@@ -54,7 +55,7 @@ impl RedisServer {
         Rc::new(server)
     }
 
-    /// `redis://127.0.0.1:PORT`, with `login` (`user:password@`) in its place.
+    /// Returns `redis://LOGIN127.0.0.1:PORT`; `login` has the form `user:password@`, or is empty.
     pub fn url_with(&self, login: &str) -> String {
         format!("redis://{login}127.0.0.1:{}", self.port.get())
     }
@@ -71,7 +72,8 @@ impl RedisServer {
         self.folder.join("redis.sock")
     }
 
-    /// Asks the server, past every password and right that a test has set.
+    /// Runs a command, independent of the passwords and rights that a test has set. Returns the
+    /// reply.
     pub fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
         self.try_ask(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
@@ -86,29 +88,29 @@ impl RedisServer {
         command.query(admin)
     }
 
-    /// Asks for what has no interesting answer.
-    pub fn tell(&self, words: &[&str]) {
+    /// Runs a command, and ignores its reply.
+    pub fn run(&self, words: &[&str]) {
         self.ask::<Value>(words);
     }
 
-    /// Ends the connections of everyone else.
+    /// Cuts the connections of all clients but this one.
     pub fn cut_connections(&self) -> u32 {
         ["normal", "pubsub"].iter().map(|kind| self.ask::<u32>(&["CLIENT", "KILL", "TYPE", kind])).sum()
     }
 
-    /// How many keys never expire.
+    /// Returns the number of keys that never expire.
     pub fn keys_without_expiry(&self) -> usize {
         let keys: Vec<String> = self.ask(&["KEYS", "*"]);
         keys.iter().filter(|key| self.ask::<i64>(&["PTTL", key]) == -1).count()
     }
 
-    /// Makes the server answer nobody (SIGSTOP) until the guard is dropped.
+    /// Stops the server (SIGSTOP), so that it answers no client, until the guard is dropped.
     pub fn stall(self: &Rc<Self>) -> Stalled {
         self.signal(Signal::STOP);
         Stalled(self.clone())
     }
 
-    /// Ends the server as a crash would.
+    /// Kills the server, as a crash would.
     pub fn kill(&self) {
         if let Some(mut running) = self.running.take() {
             running.child.kill().expect("our own process");
@@ -116,12 +118,13 @@ impl RedisServer {
         }
     }
 
-    /// Starts the server again at the same place, with what it saved (nothing, unless `SAVE` was asked).
+    /// Starts the server again at the same address, with its saved data (none, unless a test ran
+    /// `SAVE`).
     pub fn restart(&self) {
         self.restart_with(&[], READY);
     }
 
-    /// Starts the server again and comes back while it reads its data, which does not end before
+    /// Starts the server again, and returns while it reads its data. It goes on reading until
     /// `key-load-delay` is set to 0.
     pub fn restart_loading(&self) {
         let slow = ["key-load-delay 20000", "loading-process-events-interval-bytes 1024"];
@@ -134,7 +137,7 @@ impl RedisServer {
     }
 
     fn launch_or_panic(&self, options: &[&str], until: &str, prepare: impl Fn()) {
-        let mut said = String::new();
+        let mut printed = String::new();
         for _ in 0..5 {
             prepare();
             match self.launch(options, until) {
@@ -142,13 +145,14 @@ impl RedisServer {
                     self.running.replace(Some(running));
                     return;
                 }
-                Err(lines) => said = lines,
+                Err(lines) => printed = lines,
             }
         }
-        panic!("redis-server does not start: {said}");
+        panic!("redis-server does not start: {printed}");
     }
 
-    /// Starts the process and waits until it says `until`; if it does not, what it said instead.
+    /// Starts the process and waits until it prints a line with `until`. As an error, returns what
+    /// it printed instead.
     fn launch(&self, options: &[&str], until: &str) -> Result<Running, String> {
         let program = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
         let mut command = Command::new(&program);
@@ -168,16 +172,16 @@ impl RedisServer {
             )
         });
         let lines = lines_of(&mut child);
-        let mut said = String::new();
+        let mut printed = String::new();
         loop {
             match lines.recv_timeout(PATIENCE) {
                 Ok(line) if line.contains(until) => break,
-                Ok(line) => said = format!("{said}\n{line}"),
+                Ok(line) => printed = format!("{printed}\n{line}"),
                 Err(why) => {
                     let _ = child.kill();
                     let _ = child.wait();
                     let what = if why == RecvTimeoutError::Timeout { "(silence)" } else { "(end)" };
-                    return Err(format!("{said}\n{what}"));
+                    return Err(format!("{printed}\n{what}"));
                 }
             }
         }
@@ -194,7 +198,8 @@ impl RedisServer {
     }
 }
 
-/// The lines that the server prints. They are read to the end, so that it never waits for a reader.
+/// Returns the lines that the server prints. A thread reads them to the end, so that the server
+/// never waits for a reader.
 fn lines_of(child: &mut Child) -> Receiver<String> {
     let output = BufReader::new(child.stdout.take().expect("piped"));
     let (sender, receiver) = channel();
@@ -213,12 +218,12 @@ impl Drop for RedisServer {
     }
 }
 
-/// A server that answers nobody, until this is dropped.
+/// A guard that lets the server continue when it is dropped.
 pub struct Stalled(Rc<RedisServer>);
 
 impl Drop for Stalled {
     fn drop(&mut self) {
-        // A test that fails may have ended the server.
+        // A failing test may have ended the server.
         if self.0.running.borrow().is_some() {
             self.0.signal(Signal::CONT);
         }

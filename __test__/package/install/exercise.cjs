@@ -1,8 +1,9 @@
-// What every installed copy has to do: acquire, exclude, renew, release, lose, and let the process end.
+// Every installed copy must acquire, exclude, renew, release and lose a lock, and let the process
+// end.
 
 const assert = require('node:assert/strict')
 
-/** `leasehold` is what the project imported; `store` the URL of a store. */
+/** Uses `leasehold`, the module that the project imported, with the store at that URL. */
 exports.exercise = async function exercise(leasehold, store) {
   const { createLockClient, LockLostError } = leasehold
   const locks = createLockClient(store)

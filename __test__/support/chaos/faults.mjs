@@ -1,8 +1,8 @@
-// What can happen to a server behind its relay (see masters.mjs): each fault begins, lasts, and heals.
+// The faults of a server behind its relay (see masters.mjs). Each fault begins, lasts, and heals.
 
 const fault = (name, begin, heal, least = 0) => ({ name, begin, heal, least })
 
-/** The process dies, and comes back with what is on its disk. */
+/** The server dies, and comes back with the data on its disk. */
 export const killed = fault(
   'killed',
   ({ server }) => server.kill(),
@@ -10,8 +10,8 @@ export const killed = fault(
 )
 
 /**
- * It dies, and comes back with nothing; no sooner than after `ttl` ms and what clocks may differ, or leases that it has
- * forgotten could still be held.
+ * The server dies, and comes back empty, but not before `ttl` ms and the drift of the clocks are
+ * over. Otherwise, leases that it has forgotten could still be held.
  */
 export const emptied = (ttl) =>
   fault(
@@ -21,14 +21,17 @@ export const emptied = (ttl) =>
     ttl * 1.01 + 10,
   )
 
-/** It stands still, and goes on where it was. */
+/** The server stands still, and then continues. */
 export const frozen = fault(
   'frozen',
   ({ server }) => server.freeze(),
   ({ server }) => server.thaw(),
 )
 
-/** It loses everything while it runs, so that locks are given away while they are held: what no store must do. */
+/**
+ * The server loses all keys while it runs, so that held locks are granted again. No store may do
+ * that.
+ */
 export const flushed = fault(
   'flushed',
   ({ server }) => server.ask('FLUSHALL'),
@@ -37,7 +40,7 @@ export const flushed = fault(
 
 const heal = ({ relay }) => relay.heal()
 
-/** Its connections are reset, and new ones refused. */
+/** The connections are reset, and new ones are refused. */
 export const cut = fault(
   'cut',
   ({ relay }) => {
@@ -47,22 +50,25 @@ export const cut = fault(
   heal,
 )
 
-/** Its connections end in good order, and new ones are taken at once. */
+/** The connections are closed in the regular way, and new ones are accepted at once. */
 export const dropped = fault('dropped', ({ relay }) => relay.cut('FIN'), heal)
 
 /** Nothing arrives in either direction. */
 export const silent = fault('silent', ({ relay }) => relay.bar(), heal)
 
-/** It does not hear, and what was asked arrives when it heals: long after the one who asked has given up. */
+/** The server gets no requests. They arrive at the heal, long after their senders have given up. */
 export const deaf = fault('deaf', ({ relay }) => relay.bar(['toServer']), heal)
 
-/** It hears and acts, but no answer arrives. */
+/** The server gets and executes requests, but no reply arrives. */
 export const mute = fault('mute', ({ relay }) => relay.bar(['toClient']), heal)
 
-/** Everything takes 30 ms longer in each direction. */
+/** Each message takes 30 ms longer, in both directions. */
 export const slow = fault('slow', ({ relay }) => relay.slow(30), heal)
 
-/** Not of a server, but of a process that contends (a child of child.mjs): it stands still, and may hold what others get. */
+/**
+ * A fault of a contending process (a child of child.mjs), not of a server: it stands still, and may
+ * believe that it holds a lock that others get.
+ */
 export const paused = fault(
   'paused',
   ({ child }) => child.signal('SIGSTOP'),

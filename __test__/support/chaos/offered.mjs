@@ -1,10 +1,10 @@
-// Whether a kind of store is there yet.
+// Tells whether a kind of store is implemented yet.
 
 import { createLockClient } from 'leasehold'
 
 /**
- * Why tests over the store can't run: false if they can. A store that is refused for any other reason than that it
- * isn't built yet is no reason: its tests then fail.
+ * Returns why tests of the store can't run, or false if they can. If the store is refused for
+ * another reason than that it isn't implemented yet, the tests run and fail.
  */
 export function notYet(store) {
   try {

@@ -1,8 +1,9 @@
-// How much was done in the course of time, and how soon after a heal it was as much as usual. Pure. Times are in ms.
+// Computes the rate of work over time, and how soon after a heal the rate was normal. Pure. Times
+// are in ms.
 
 const WINDOW = 100
 
-/** How many of the ascending `times` lie in each 100 ms from `from` to `to`. */
+/** Counts how many of the ascending `times` lie in each 100 ms from `from` to `to`. */
 export function rates(times, from, to) {
   const counts = new Array(Math.max(0, Math.ceil((to - from) / WINDOW))).fill(0)
   for (const time of times) {
@@ -11,20 +12,21 @@ export function rates(times, from, to) {
   return counts
 }
 
-/** For how many ms on end nothing was done, by what rates() returned. */
+/** Returns the longest time without work, in ms, from the result of rates(). */
 export const longestGap = (counts) =>
   WINDOW *
   counts.reduce(([gap, longest], count) => (count ? [0, longest] : [gap + 1, Math.max(longest, gap + 1)]), [0, 0])[1]
 
-/** The median rate in 100 ms from `from` to `to`. */
+/** Returns the median rate in 100 ms from `from` to `to`. */
 export function usualRate(times, from, to) {
   const counts = rates(times, from, to).sort((a, b) => a - b)
   return counts[Math.floor(counts.length / 2)] ?? 0
 }
 
 /**
- * How many ms after `healed` `count` of the ascending `times` had come within 100 ms; Infinity if they never did. With half
- * of the usual rate as the count: when it was half as much as usual again.
+ * Returns how many ms after `healed` `count` of the ascending `times` had come within 100 ms, or
+ * Infinity if they never did. If the count is half of the usual rate, that is the time until half
+ * of the usual rate was reached.
  */
 export function recovery(times, healed, count) {
   for (let first = times.findIndex((time) => time >= healed); first >= 0 && first + count <= times.length; first++) {
@@ -35,9 +37,10 @@ export function recovery(times, healed, count) {
 }
 
 /**
- * How soon after each heal it was half as much as usual again: [{ node, fault, ms }], `ms` being undefined where the
- * next fault came before that and within `limit`. `faults` are { node, fault, began, healed }; a fault disturbs others
- * only if `exclusive`, that is, if one fault is enough to stop everything.
+ * Returns how soon after each heal half of the usual rate was reached: [{ node, fault, ms }]. `ms`
+ * is undefined where the next fault came before that and within `limit`. `faults` are { node,
+ * fault, began, healed }. A fault disturbs the recovery of others only if `exclusive`, that is, if
+ * one fault is enough to stop all work.
  */
 export function recoveries(times, faults, { usual, limit, exclusive }) {
   const count = Math.max(1, Math.ceil(usual / 2))

@@ -1,9 +1,9 @@
-// node:test as the tests know it from Node, for Deno (2.9), which takes what a test wants done after it and never does it.
-// runtimes.mjs puts it in the place of node:test.
+// A node:test for Deno (2.9), whose own test context never calls its hooks. runtimes.mjs puts it in
+// the place of node:test.
 
 import * as node from 'node:test'
 
-/** `run` with a context that keeps its word: its hooks are called, first things first, and its mocks undone. */
+/** Returns `run` with a context that calls its hooks, in order, and restores its mocks. */
 function withHooks(run) {
   if (typeof run !== 'function') return run
   return async (context) => {

@@ -1,6 +1,6 @@
-// The calls of `leasehold` in blocks of the documentation. A real shell takes each line apart, in an empty folder, with no other
-// program to call and with something in each variable; the real command then says what is wrong with its words, and does nothing
-// else (dry-run.cjs).
+// Checks the calls of `leasehold` in blocks of the documentation. A real shell parses each line, in
+// an empty folder, with no other program to call and with a value in each variable. The real
+// command then checks its words, and does nothing else (dry-run.cjs).
 
 import { execFile } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
@@ -13,10 +13,10 @@ import { ROOT } from './page.mjs'
 const DRY_RUN = fileURLToPath(new URL('dry-run.cjs', import.meta.url))
 const CLI = join(ROOT, 'dist', 'cli', 'index.js')
 
-/** By itself, behind variables or npx, or within another command. */
+/** A call alone, after variables or npx, or within another command. */
 const CALL = /^(?:\w+=\S* +)*(?:npx +(?:-\S+ +)*)?leasehold |[|;&(] *leasehold /
 
-/** What stands before a command in a crontab, and in a unit of systemd. */
+/** The text before a command in a crontab, and in a unit of systemd. */
 const BEFORE = /^(?:(?:[\d*/,-]+\s+){5}|\w+=(?=\/))(?:\/usr\/bin\/)?/
 
 const PROGRAMS = {
@@ -24,7 +24,10 @@ const PROGRAMS = {
   npx: `while [ "\${1#-}" != "$1" ]; do shift; done; exec "$@"`,
 }
 
-/** The lines of a block of `sh` or `text` that call `leasehold`, each with the `page` and the `line` that it begins on. */
+/**
+ * Returns the lines of a block of `sh` or `text` that call `leasehold`, each with the `page` and
+ * the `line` on which it begins.
+ */
 export function callsIn({ page, line, text }) {
   const calls = []
   let begun = ''
@@ -43,7 +46,7 @@ export function callsIn({ page, line, text }) {
   return calls
 }
 
-/** What the command has to say against `calls`, as `PAGE:LINE: MESSAGE`. */
+/** Returns what the command rejects of `calls`, as `PAGE:LINE: MESSAGE`. */
 export async function refusals(t, calls) {
   const folder = temporaryFolder(t)
   const bin = join(folder, 'bin')
@@ -60,7 +63,8 @@ export async function refusals(t, calls) {
       writeFileSync(said, '')
       const variables = Object.fromEntries([...text.matchAll(/\$(\w+)/g)].map(([, name]) => [name, name]))
       const env = { ...variables, ...told, SAID: said, PATH: bin }
-      // What else is on the line is not there, and fails. That `sh` can read it is what another test is about.
+      // Other programs on the line do not exist and fail. Another test checks that `sh` can parse
+      // the line.
       await promisify(execFile)('/bin/sh', ['-c', text], { cwd, env, timeout: 30_000 }).catch(() => {})
       const answers = readFileSync(said, 'utf8').split('\n').filter(Boolean)
       const wrong = answers.filter((answer) => answer !== 'right').join(' ')

@@ -1,4 +1,4 @@
-// Type-checks the blocks of pages, each as a module of its own beside the package, in one program.
+// Type-checks the blocks of pages, each as a module of its own next to the package, in one program.
 
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -16,7 +16,7 @@ const OPTIONS = {
   types: ['node'],
 }
 
-/** The names that a statement of a module declares. */
+/** Returns the names that a statement of a module declares. */
 function declared(statement) {
   if (ts.isVariableStatement(statement)) {
     const names = (name) =>
@@ -32,11 +32,12 @@ function declared(statement) {
 
 const statementsOf = (text) => [...ts.createSourceFile('block.mts', text, ts.ScriptTarget.ES2022).statements]
 
-/** The text of a block as a module, and what line of the page each of its lines is. */
+/** Returns the text of a block as a module, and the line of the page for each of its lines. */
 function moduleOf({ text, line, declarations }) {
   const lines = text.split('\n')
   const numbers = lines.map((_, index) => line + index)
-  // What comes with the block stands behind it, so that it may declare itself what others on the page only use. The last word counts.
+  // The declarations for a block come after the block, so the block may declare a name that others
+  // on the page only use. The last declaration is used.
   const taken = new Set(statementsOf(text).flatMap(declared))
   for (const given of declarations.toReversed()) {
     const source = given.text
@@ -94,7 +95,7 @@ export function mistakes(blocks, node) {
   })
 }
 
-/** JavaScript that does what a block says. */
+/** Returns a block as JavaScript. */
 export const javaScriptOf = ({ text }) =>
   ts.transpileModule(text, { compilerOptions: { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext } })
     .outputText

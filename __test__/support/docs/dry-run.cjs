@@ -1,17 +1,23 @@
-// Required before the command `leasehold`, as a person at a terminal would use it: it takes its words apart and checks them, and
-// where it would first ask the store, or start another program, it ends with exit code 0.
+// Preloaded before the command `leasehold`. The command parses and checks its words as at a
+// terminal. Where it would call the store or start another program, it ends with exit code 0.
 
 const childProcess = require('node:child_process')
-const { LockClient } = require('../../../dist/client.js')
-const library = require('../../../dist/index.js')
+const clientModule = require('../../../dist/client/client.js')
 
 const end = () => process.exit(0)
-const { createLockClient } = library
-const createDryClient = (options) =>
-  // A real one, because it is what knows URLs and limits. It connects when it is first asked.
-  new Proxy(createLockClient(options), { get: (_, name) => (['on', 'close'].includes(name) ? () => {} : end) })
+const { LockClient } = clientModule
 
-require.cache[require.resolve('../../../dist/index.js')].exports = { ...library, createLockClient: createDryClient }
-LockClient.acquirerOf = end
+class DryClient {
+  static acquirerOf = end
+
+  constructor(options) {
+    // A real client, because it checks URLs and limits. It connects only at the first request.
+    const real = new LockClient(options)
+    // biome-ignore lint/correctness/noConstructorReturn: every method has to end the process
+    return new Proxy(real, { get: (_, name) => (['on', 'close'].includes(name) ? () => {} : end) })
+  }
+}
+
+clientModule.LockClient = DryClient
 childProcess.spawn = end
 process.stdin.isTTY = process.stderr.isTTY = true

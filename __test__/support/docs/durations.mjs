@@ -1,4 +1,4 @@
-// Finds the durations among the public types, and what an editor shows when the pointer is on one.
+// Finds the durations in the public types, and what an editor shows when the pointer is on one.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,11 +1,11 @@
-// A page of the documentation, as a test has to see it: its code blocks, its headings, its links.
+// Parses a page of the documentation into code blocks, headings and links.
 //
-// What a reader need not see stands in HTML comments on lines of their own:
-//   <!-- ts        declarations for the next block: what it uses and does not explain
-//   <!-- ts all    the same for every block that follows on the page
-//   <!-- sql       statements to run before the next block: the tables that it is about
-//   <!-- run       the next block is run; the comment has what it prints, <number> standing for digits
-//   <!-- modules   packages that blocks import and that are not installed here: whatever comes of them is `any`
+// HTML comments on lines of their own have what a reader need not see:
+//   <!-- ts        declarations for the next block: names that it uses and does not explain
+//   <!-- ts all    the same for all later blocks of the page
+//   <!-- sql       statements to run before the next block, which create its tables
+//   <!-- run       the next block is run; the comment has its output (<number> stands for digits)
+//   <!-- modules   packages of blocks that are not installed here; their types are `any`
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url'
 export const ROOT = fileURLToPath(new URL('../../..', import.meta.url))
 const AT_THE_ROOT = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md']
 
-/** The pages that people wrote; docs/api/ is made. */
+/** Returns the pages that people wrote. docs/api/ is generated. */
 export const pages = () => {
   const guides = readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md'))
   const names = [...AT_THE_ROOT, ...guides.sort().map((name) => `docs/${name}`)]
@@ -22,8 +22,9 @@ export const pages = () => {
 }
 
 /**
- * The page called `name`. Its `blocks` have a `language`, a `text`, the `line` of the page on which the text begins, and the
- * comments before them as `declarations` and `tables` (each with a `text` and a `line`) and `output`.
+ * Parses the page called `name`. Its `blocks` have a `language`, a `text`, the `line` of the page
+ * on which the text begins, and the comments before them as `declarations` and `tables` (each with
+ * a `text` and a `line`) and `output`.
  */
 export function readPage(name, source) {
   const page = { name, source, blocks: [], modules: [], prose: '' }
@@ -32,7 +33,7 @@ export function readPage(name, source) {
   const lines = source.split('\n')
   const upTo = (index, isEnd) => {
     const end = lines.findIndex((line, at) => at >= index && isEnd(line))
-    if (end < 0) throw new Error(`${name}:${index}: it has no end`)
+    if (end < 0) throw new Error(`${name}:${index}: the block has no end`)
     return { text: lines.slice(index, end).join('\n'), line: index + 1, end }
   }
   for (let index = 0; index < lines.length; index++) {
@@ -63,7 +64,7 @@ export function readPage(name, source) {
   return page
 }
 
-/** The names of a page's headings, as GitHub makes them. */
+/** Returns the names of a page's headings, as GitHub makes them. */
 export const anchors = (page) =>
   [...page.prose.matchAll(/^#+ (.*)$/gm)].map(([, text]) =>
     text
@@ -72,6 +73,6 @@ export const anchors = (page) =>
       .replaceAll(' ', '-'),
   )
 
-/** Where a page's links lead, other than to other sites. */
+/** Returns the targets of a page's links, without links to other sites. */
 export const links = (page) =>
   [...page.prose.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target]) => target).filter((target) => !/^[a-z]+:/.test(target))

@@ -1,16 +1,17 @@
-// Shows what the server tells. Names come from elsewhere, so they are only ever set as text.
+// Shows the states that the server sends. Names come from other clients, so the page sets them only
+// as text.
 
 import { follow, UNKNOWN } from './follow.mjs'
 
 const $ = (id) => document.getElementById(id)
-/** The newest state, and when it came. The state is current only if `link` is 'live'. */
+/** The newest state, and the time when it came. The state is current only if `link` is 'live'. */
 let state
 let heard
 let link = 'connecting'
-/** What is wrong with the server, and what it answered last to a button. */
+/** The server's problem, and its last answer to a button. */
 const said = { trouble: '', answer: '' }
 
-/** A colour for each worker, on every page the same. */
+/** A color for each worker, the same on every page. */
 function hue(name) {
   let hash = 0
   for (const letter of name) hash = (hash * 31 + letter.codePointAt(0)) >>> 0
@@ -102,7 +103,7 @@ for (const button of document.querySelectorAll('button')) {
     try {
       const body = JSON.stringify({ count: Number(button.dataset.count) })
       const answer = await fetch('jobs', { method: 'POST', headers: { 'content-type': 'application/json' }, body })
-      // The middleware that guards the route says what is wrong as a problem+json.
+      // The middleware that protects the route answers errors as problem+json.
       const { error, detail = '' } = await answer.json()
       say({ answer: error ?? detail })
     } catch {

@@ -1,12 +1,13 @@
-// The action that adds jobs. It looks how many there are and then adds, which two servers must not do at once.
+// The action that adds jobs. It counts the jobs and then adds some, which two servers must not do
+// at the same time.
 
 import { data } from '@remix-run/node'
 import { withRequestLock } from 'leasehold/remix'
 
-/** Also said by a request that can't have the lock: as data, so that the page can show it where it is. */
+/** Answers a request that can't have the lock with data, so that the page can show the error. */
 const refuse = ({ status, retryAfter }) =>
   data(
-    { error: `Somebody else is adding jobs, or nobody can tell. Try again in ${retryAfter} s.` },
+    { error: `Another request is adding jobs, or the store does not answer. Try again in ${retryAfter} s.` },
     { status, headers: { 'Retry-After': String(retryAfter) } },
   )
 

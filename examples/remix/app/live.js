@@ -19,7 +19,10 @@ export function useLive(url, first) {
   return live
 }
 
-/** The time, every second; undefined on the server, which does not know the reader's time zone. */
+/**
+ * Returns the time, every second; undefined on the server, which does not know the reader's time
+ * zone.
+ */
 export function useNow() {
   const [now, setNow] = useState()
   useEffect(() => {

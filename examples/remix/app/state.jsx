@@ -2,7 +2,7 @@
 
 import { UNKNOWN } from '../../shared/public/follow.mjs'
 
-/** A colour for each worker, on every page the same. */
+/** A color for each worker, the same on every page. */
 function hue(name) {
   let hash = 0
   for (const letter of name) hash = (hash * 31 + letter.codePointAt(0)) >>> 0
@@ -23,7 +23,7 @@ function detailsOf(holder, tenures, now) {
   return details.filter(Boolean).join(' · ')
 }
 
-/** Shows who holds the lock, or who held it if the state is the past. */
+/** Shows the holder of the lock, or the last known holder if the state is out of date. */
 export function Holder({ holder, waiters, tenures, now, link, heard }) {
   const isLive = link === 'live'
   const isHeld = isLive && holder
@@ -44,7 +44,7 @@ export function Holder({ holder, waiters, tenures, now, link, heard }) {
   )
 }
 
-/** Servers, in their colours, and since when. */
+/** Shows servers in their colors, and since when. */
 export const Names = ({ id, all, now }) => (
   <ol id={id} className="names">
     {all.map(({ name, at }) => (

@@ -5,12 +5,12 @@ import { Router } from 'express'
 export class Health {
   #isReady = false
 
-  /** Says that the server listens. */
+  /** Notes that the server listens. */
   begin(): void {
     this.#isReady = true
   }
 
-  /** Says that the server shuts down. */
+  /** Notes that the server shuts down. */
   end(): void {
     this.#isReady = false
   }

@@ -7,12 +7,12 @@
  */
 const SILENCE = 6_000
 /**
- * After how long the page connects again, in ms. If this is longer, the page goes on later; if it
- * is shorter, the page tries more often.
+ * After how long the page connects again, in ms. If this is longer, the page is current later; if
+ * it is shorter, the page tries more often.
  */
 const RETRY = 1_000
 
-/** What a page shows instead of a state that is not true now. */
+/** The text that a page shows instead of a state that is out of date. */
 export const UNKNOWN = { connecting: 'connecting…', gone: 'not known', trouble: 'not known' }
 
 export const GONE = 'This server does not answer. The page goes on when it is back.'

@@ -10,7 +10,7 @@ use std::fs::{read_link, read_to_string};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use super::Incomparable;
+use super::incomparable::Incomparable;
 
 /// The name of the initial time namespace in the links of /proc: PROC_TIME_INIT_INO of
 /// <linux/proc_ns.h>.

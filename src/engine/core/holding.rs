@@ -1,185 +1,204 @@
-//! Tenures: leases that are held, from the grant to the loss.
-
-use std::sync::Arc;
+//! Holding: leases from the answer of the store to the release, and the clean-ups of what may be
+//! left at the store. Routes between held leases, adoptions, clean-ups and the cohorts of the
+//! leases.
 
 use super::Core;
-use super::early::grant_ttl;
-use super::waiting::Waiter;
-use crate::engine::command::{ClientId, OpId, Outcome, StoreId};
-use crate::engine::known::KnownLease;
-use crate::engine::stats::Stats;
-use crate::lease::handoff::HandOff;
-use crate::lease::renewal;
-use crate::lease::{Fence, Instant, Key, LossReason, Token, Ttl, validity};
+use super::state::adoptions::AdoptionEffect;
+use super::state::clean_ups::{PossibleLease, Progress};
+use super::state::held_leases::Grant;
+use super::state::held_leases::renewals::{Due, RenewalReply};
+use super::state::outgoing::Outgoing;
+use super::state::queue_entries::QueueEntry;
+use super::state::tags::{AdoptTag, Purpose, ReleaseTag, RenewTag, Tag};
+use super::state::waiters::Waiter;
+use crate::engine::command::{AdoptCommand, Outcome};
+use crate::engine::ids::{OpId, StoreId};
+use crate::lease::in_doubt::LONGEST_IN_DOUBT;
+use crate::lease::{Instant, Ttl};
 use crate::mutants::{self, Mutant};
-use crate::store::StoreError;
-
-/// A lease while it is held.
-pub struct Tenure {
-    pub(super) client: ClientId,
-    pub(super) store: StoreId,
-    pub(super) key: Key,
-    pub(super) token: Token,
-    pub(super) fence: Fence,
-    pub(super) state: Arc<KnownLease>,
-    pub(super) stats: Arc<Stats>,
-    pub(super) ttl: Ttl,
-    /// When it ends whatever is renewed, because of `maxHold`.
-    pub(super) end: Option<Instant>,
-    pub(super) auto_renew: bool,
-    pub(super) report: bool,
-    /// Whether a section runs under the lease.
-    pub(super) section: bool,
-    /// Whether the thread was asked for a sign of life ahead of the next renewal.
-    pub(super) questioned: bool,
-    /// When the store lets the lease expire at the latest, renewals without an answer included.
-    pub(super) store_expiry: Instant,
-    /// When its holder has to take it for lost unless it is renewed, `maxHold` aside.
-    pub(super) deadline: Instant,
-    /// When to renew next.
-    pub(super) renew_at: Instant,
-    /// Whether it was [taken up](super::early) on a notice, and no renewal has been answered since.
-    pub(super) early: bool,
-    /// What it takes to hand it on within the process, if it is a line's.
-    pub(super) hand_off: Option<HandOff>,
-    /// Whether an automatic renewal is on its way.
-    pub(super) renewing: bool,
-    /// Whether more fences are on their way.
-    pub(super) reserving: bool,
-    /// Whether it is being detached: whatever renewed it meanwhile would take it back.
-    pub(super) detaching: bool,
-    /// True if the holder has asked to detach the lease. Then the end of the client does not
-    /// release it: the store may have detached the lease although the request failed here.
-    pub(super) outlives: bool,
-    /// Whether the lease was [adopted](super::adopting).
-    pub(super) adopted: bool,
-    pub(super) failures: u32,
-    pub(super) wake: Instant,
-}
-
-impl Tenure {
-    /// How long it lives without another renewal.
-    pub(super) fn term(&self) -> Ttl {
-        if self.early { self.ttl.min(grant_ttl()) } else { self.ttl }
-    }
-
-    /// Returns the last fence that a holder got under the lease's token, if that is known. Each
-    /// hand-off gives a larger fence than the one before. For an adopted lease, that fence is not
-    /// known: the ticket of an earlier version may contain a smaller fence than was used.
-    pub(super) fn last_used(&self) -> Option<Fence> {
-        if mutants::is(Mutant::HandOffsForgotten) {
-            return Some(Fence::NONE);
-        }
-        (!self.adopted).then_some(self.fence)
-    }
-}
-
-/// A lease as it comes to its holder: from the store, or from who held it before.
-pub struct Grant {
-    pub token: Token,
-    pub fence: Fence,
-    pub deadline: Instant,
-    pub store_expiry: Instant,
-    pub renew_at: Instant,
-    pub early: bool,
-    pub renewing: bool,
-    pub reserving: bool,
-    pub hand_off: Option<HandOff>,
-}
+use crate::store::{Answer, Reply, Request};
 
 impl Core {
-    /// The store granted a lease, by a request that was sent at `sent`.
-    pub(super) fn hold(
-        &mut self,
-        waiter: Waiter,
-        token: Token,
-        sent: Instant,
-        fence: Fence,
-        hand_off: Option<HandOff>,
-    ) {
-        let ttl = waiter.asked.ttl;
-        let jitter = self.jitter();
-        let grant = Grant {
-            token,
-            fence,
-            deadline: validity::deadline(sent, ttl),
-            store_expiry: self.now + ttl.as_duration(),
-            renew_at: renewal::next(sent, ttl, jitter),
-            early: false,
-            renewing: false,
-            reserving: false,
-            hand_off,
+    /// Handles the timer of a lease that is due.
+    pub(super) fn wake_held_lease(&mut self, op: OpId) {
+        let due = self.held_leases.wake(op, &self.clients, &mut self.envs, &mut self.cx);
+        self.see_to_lease(op, due);
+    }
+
+    /// Renews or detaches a lease for its holder.
+    pub(super) fn renew_now(&mut self, op: OpId, purpose: Purpose, ttl: Option<Ttl>) {
+        let due = self.held_leases.renew_now(op, purpose, ttl, &self.clients, &mut self.cx);
+        self.see_to_lease(op, due);
+    }
+
+    fn see_to_lease(&mut self, op: OpId, due: Due) {
+        match due {
+            Due::Nothing => {}
+            Due::Renewal(outgoing) => self.stores.send(outgoing),
+            Due::Ended(held) => self.end_cohort_lease(op, &held),
+        }
+    }
+
+    /// Handles the store's answer to a renewal that was sent at `sent`.
+    pub(super) fn renewed(&mut self, sent: Instant, tag: RenewTag, answer: Answer) {
+        let jitter = self.cx.jitter();
+        let Some(op) = self.current_holder(&tag) else { return };
+        let own_places = self.own_places(op);
+        let reply = RenewalReply { sent, tag, answer, own_places, jitter };
+        if let Some(held) = self.held_leases.renewed(op, reply, &self.clients, &mut self.cx) {
+            self.end_cohort_lease(op, &held);
+        }
+    }
+
+    /// Returns the current holder of the lease that `tag.op` had when the request was sent.
+    fn current_holder(&self, tag: &RenewTag) -> Option<OpId> {
+        let has_it = |op: &OpId| self.held_leases.has(*op, tag.token);
+        if has_it(&tag.op) {
+            return Some(tag.op);
+        }
+        self.cohorts.get(&(tag.client, tag.key.clone()))?.holder().filter(has_it)
+    }
+
+    /// Returns how many places in the store's queue belong to the holder's own cohort.
+    fn own_places(&self, op: OpId) -> u32 {
+        let cohort = self.held_leases.get(op).and_then(|held| self.cohorts.get(&held.cohort()));
+        let entry = cohort.filter(|cohort| cohort.holder() == Some(op)).and_then(|cohort| cohort.entry());
+        let entry = entry.and_then(|entry| self.queue_entries.get(entry));
+        u32::from(entry.is_some_and(QueueEntry::is_queued))
+    }
+
+    /// Releases a lease whose state is already *released*.
+    pub(super) fn release(&mut self, op: OpId) {
+        // The engine has ended the lease already, so there is nothing to send to the store.
+        let Some(mut held) = self.held_leases.release(op) else {
+            return self.cx.settle(op, Outcome::Released(false));
         };
-        self.begin_tenure(waiter, grant, true);
+        if self.hand_on(op, &mut held) {
+            return self.cx.settle(op, Outcome::Released(true));
+        }
+        // Do this before the release, so that the store does not hand the lease to a place that no
+        // waiter needs.
+        self.end_cohort_lease(op, &held);
+        let (used, until) = (held.last_used(), held.expiry(self.cx.now));
+        let (client, store, key, token) = (held.client, held.store, held.key, held.token);
+        let (timeout, _) = self.clients.begin_release(client);
+        let tag = Tag::Release(ReleaseTag { op, client, key: key.clone(), token, until });
+        let request = Request::Release { key, token, used };
+        self.stores.send(Outgoing { store, request, tag, timeout });
     }
 
-    /// A lease has a new holder, who is to be told so unless its thread has seen to all that.
-    pub(super) fn begin_tenure(&mut self, waiter: Waiter, grant: Grant, tell: bool) {
-        let Waiter { asked, store, stats, .. } = waiter;
-        let end = asked.max_hold.map(|span| self.now + span);
-        if tell {
-            asked.state.grant(end.map_or(grant.deadline, |end| end.min(grant.deadline)));
-            stats.acquired.up();
-            stats.held.up();
+    /// Handles the store's answer to a release that the holder waits for.
+    pub(super) fn gave_back(&mut self, store: StoreId, tag: ReleaseTag, answer: Answer) {
+        let ReleaseTag { op, client, key, token, until } = tag;
+        let mut left =
+            PossibleLease { client, store, key, token, from_ticket: None, until, straggler: false };
+        match answer {
+            Ok(reply) => {
+                self.cx.settle(op, Outcome::Released(reply == Reply::Released));
+                if self.clean_ups.settle_doubt(token, self.cx.now) {
+                    (left.until, left.straggler) = (self.cx.now + LONGEST_IN_DOUBT, true);
+                    let id = self.add_clean_up(left);
+                    let progress = self.clean_ups.repeat(id, &mut self.cx);
+                    self.see_to_clean_up(progress);
+                }
+            }
+            Err(error) => {
+                self.clients.count_error(client);
+                let id = self.add_clean_up(left);
+                let progress = self.clean_ups.retry(id, &mut self.cx);
+                self.see_to_clean_up(progress);
+                self.cx.settle(op, Outcome::Failed(error));
+            }
         }
-        let tenure = Tenure {
-            client: asked.client,
-            store,
-            key: asked.key,
-            token: grant.token,
-            fence: grant.fence,
-            state: asked.state,
-            stats,
-            ttl: asked.ttl,
-            end,
-            auto_renew: asked.auto_renew,
-            report: asked.report,
-            section: asked.section,
-            questioned: false,
-            store_expiry: grant.store_expiry,
-            deadline: grant.deadline,
-            renew_at: grant.renew_at,
-            early: grant.early,
-            hand_off: grant.hand_off,
-            renewing: grant.renewing,
-            reserving: grant.reserving,
-            detaching: false,
-            outlives: false,
-            adopted: false,
-            failures: 0,
-            wake: Instant::default(),
+        self.clients.end_request(client, &mut self.cx);
+    }
+
+    /// Gives back a lease whose grant the caller will never see, because it cancelled.
+    pub(super) fn give_back_unseen(&mut self, op: OpId) {
+        let Some(held) = self.held_leases.abort(op, self.cx.now) else { return };
+        self.end_cohort_lease(op, &held);
+        self.clean_up(held.left_at_store(self.cx.now));
+    }
+
+    /// Releases a lease that a token may have, and repeats that until the store has answered.
+    pub(super) fn clean_up(&mut self, lease: PossibleLease) {
+        if mutants::is(Mutant::NoCleanUp) {
+            return;
+        }
+        let id = self.add_clean_up(lease);
+        self.wake_clean_up(id);
+    }
+
+    fn add_clean_up(&mut self, lease: PossibleLease) -> u64 {
+        self.stores.begin_clean_up(lease.store);
+        let (timeout, counted) = self.clients.begin_release(lease.client);
+        self.clean_ups.add(lease, timeout, counted, &mut self.cx)
+    }
+
+    pub(super) fn wake_clean_up(&mut self, id: u64) {
+        if let Some(outgoing) = self.clean_ups.release(id) {
+            self.stores.send(outgoing);
+        }
+    }
+
+    /// Handles the store's answer to the release of a clean-up.
+    pub(super) fn cleaned_up(&mut self, id: u64, answer: Answer) {
+        let progress = self.clean_ups.answered(id, answer, &mut self.cx);
+        self.see_to_clean_up(progress);
+    }
+
+    fn see_to_clean_up(&mut self, progress: Progress) {
+        match progress {
+            Progress::Continues => {}
+            Progress::Uncounted(client) => self.clients.end_request(client, &mut self.cx),
+            Progress::Ended { store, counted } => {
+                self.stores.end_clean_up(store, &mut self.cx);
+                if let Some(client) = counted {
+                    self.clients.end_request(client, &mut self.cx);
+                }
+            }
+        }
+    }
+
+    pub(super) fn adopt(&mut self, command: AdoptCommand) {
+        let AdoptCommand { acquire, from, fence, with_ttl } = command;
+        let op = acquire.op;
+        let Some(client) = self.clients.get_acquiring(acquire.client) else {
+            return self.cx.settle(op, Outcome::Closed);
         };
-        self.tenures.insert(asked.op, tenure);
-        self.schedule_tenure(asked.op);
-        if tell {
-            self.settle(asked.op, Outcome::Acquired(grant.fence, grant.token));
+        let adopter = Waiter::new(acquire, client.store, client.settings.stats.clone(), self.cx.now);
+        self.adoptions.add(adopter, from, fence, with_ttl, self.cx.now);
+        self.try_to_adopt(op);
+    }
+
+    /// Asks the store to move a lease to its adopter.
+    pub(super) fn try_to_adopt(&mut self, op: OpId) {
+        if let Some(outgoing) = self.adoptions.ask(op, &mut self.clients) {
+            self.stores.send(outgoing);
         }
     }
 
-    /// Tells the holder that its lease is lost. If the store still has the lease, it ends by its
-    /// ttl. This does not release it: the holder's work may still run, and the next holder would
-    /// work at the same time.
-    pub(super) fn lose(&mut self, op: OpId, reason: LossReason) {
-        let Some(tenure) = self.end_tenure(op) else { return };
-        tenure.stats.lost.up();
-        self.settle(op, Outcome::Lost(reason));
-        self.leave_line(op, &tenure);
-    }
-
-    /// Takes a tenure out of the books.
-    pub(super) fn end_tenure(&mut self, op: OpId) -> Option<Tenure> {
-        let tenure = self.tenures.remove(&op)?;
-        tenure.stats.held.down();
-        Some(tenure)
-    }
-
-    /// After a bug cut short what was being done with the lease: looks at it afresh.
-    pub(super) fn revive_tenure(&mut self, op: OpId, error: StoreError) {
-        if let Some(tenure) = self.tenures.get_mut(&op) {
-            tenure.renewing = false;
-            tenure.renew_at = self.now;
+    /// Handles the store's answer to an adoption that was sent at `sent`.
+    pub(super) fn adopted(&mut self, store: StoreId, sent: Instant, tag: AdoptTag, answer: Answer) {
+        let (op, client, token) = (tag.op, tag.client, tag.adopter);
+        let outdated = self.stores.is_outdated(store, sent);
+        match self.adoptions.answered(store, sent, tag, answer, outdated, &mut self.cx) {
+            AdoptionEffect::Nothing => {}
+            AdoptionEffect::AskAgain => self.try_to_adopt(op),
+            AdoptionEffect::CleanUp(lease) => self.clean_up(lease),
+            AdoptionEffect::Adopted { adopter, fence } => {
+                let (ttl, jitter) = (adopter.acquire.ttl, self.cx.jitter());
+                let grant = Grant::new(token, fence, ttl, sent, jitter, self.cx.now).by_adoption();
+                self.held_leases.start(adopter, grant, true, &self.clients, &mut self.cx);
+            }
         }
-        self.schedule_now(op);
-        self.settle(op, Outcome::RenewFailed(error));
+        self.clients.end_request(client, &mut self.cx);
+    }
+
+    /// Ends the adoption `op` with `outcome`.
+    pub(super) fn end_adoption(&mut self, op: OpId, outcome: Outcome) {
+        if let Some(lease) = self.adoptions.end(op, outcome, &mut self.cx) {
+            self.clean_up(lease);
+        }
     }
 }

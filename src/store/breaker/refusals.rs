@@ -7,7 +7,7 @@
 //! that the server is usable again.
 //!
 //! A server at the edge of its memory refuses most acquires and grants some. So an accepted acquire
-//! ends the refusals only if the server has refused none for [`CALM`].
+//! ends the refusals only if the server has refused none for [`STABLE_AFTER`].
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::store::StoreErrorKind;
 /// How long after its last refusal a server is reported as usable again. If this is smaller, a
 /// server at the edge of its memory is reported as refusing and as usable in turn, several times a
 /// second. If it is larger, a server that works again is reported later.
-pub const CALM: Duration = Duration::from_secs(1);
+pub const STABLE_AFTER: Duration = Duration::from_secs(1);
 
 /// The kind of lease that an acquire asks for. A server may refuse one kind and grant the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ struct Refused {
     round: Option<Instant>,
     /// When the last acquire was refused.
     last: Option<Instant>,
-    /// Whether an acquire was accepted since the last refusal.
+    /// True if an acquire was accepted since the last refusal.
     accepted: bool,
 }
 
@@ -97,6 +97,6 @@ impl Refusals {
     pub fn end(&self, rounds: u32) -> Option<Instant> {
         let refused = || self.of.iter().filter(|refused| refused.rounds >= rounds);
         let last = self.of.iter().filter_map(|refused| refused.last).max()?;
-        refused().all(|refused| refused.accepted).then_some(last + CALM)
+        refused().all(|refused| refused.accepted).then_some(last + STABLE_AFTER)
     }
 }

@@ -1,28 +1,35 @@
-//! What follows from what is known of a server.
+//! Derives findings from the facts about a server.
 
 use std::time::Duration;
 
-use super::{Finding, Level, ServerFacts};
+use super::finding::{Finding, Level};
+use super::server_facts::ServerFacts;
 use crate::lease::Ttl;
 use crate::store::StoreErrorKind;
 
-/// How far a server's clock may be from ours before that is told: it is the least of what fences of different servers have in
-/// common.
+/// How far a server's clock may be from this host's clock without a finding. If this is larger,
+/// fences may go back further without a warning, when the clock is set right or another server
+/// takes over. If it is smaller, harmless differences are reported.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
-/// By how much a replica's clock may differ from its master's: by the ttl divided by this. The
-/// engine renews each lease after a third of its ttl, and all leases at once after a failover. So
-/// more than this part of the ttl is usually left when a replica becomes the master. If this is
-/// smaller, a replica may become the master and end leases whose holders still work. If it is
-/// larger, harmless differences are reported.
+/// A replica's clock may differ from its master's by the ttl divided by this. The engine renews
+/// each lease after a third of its ttl, and all leases at once after a failover. So more than this
+/// part of the ttl is usually left when a replica becomes the master. If this is smaller, a replica
+/// may become the master and end leases whose holders still work. If it is larger, harmless
+/// differences are reported.
 const REPLICA_TOLERANCE: u32 = 10;
-/// A round trip is too slow when a ttl is less than so many of them: acquiring, renewing and trying again take a few each.
+/// The number of round trips that a ttl must have room for: each acquire, renewal and retry takes a
+/// few. If this is smaller, leases may end before they are renewed, without a warning. If it is
+/// larger, servers that are fast enough are reported as slow.
 const ROUND_TRIPS: u32 = 20;
-/// A server has nearly all the clients that it takes, or nearly all the data, when it has this part of them, in percent.
+/// Connections or memory of a server are reported as nearly used up from this percentage on. If
+/// this is larger, the warning comes later. If it is smaller, servers with enough room are
+/// reported.
 const CROWDED: u64 = 90;
 
-/// What follows from what is known of `server`, for leases of `ttl`.
+/// Returns the findings about `server`, for leases of `ttl`.
 pub fn findings(server: &ServerFacts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
-    let mut found: Vec<Finding> = memory(server).into_iter().chain(replicas(server)).collect();
+    let mut found: Vec<Finding> =
+        memory(server).into_iter().chain(replicas(server)).chain(copy_delay(server)).collect();
     let mut add = |level, code, message: String| found.push(Finding::new(level, code, message));
     if server.is_replica == Some(true) {
         let message = "it is a replica: a lock taken there excludes nobody at the master, if it can be taken at all; give the \
@@ -52,7 +59,7 @@ pub fn findings(server: &ServerFacts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
     }
     if let Some(ahead) = server.clock_ahead {
         let off = Duration::from_micros(ahead.unsigned_abs());
-        if off.saturating_sub(server.clock_doubt) > CLOCK_TOLERANCE {
+        if off.saturating_sub(server.clock_uncertainty) > CLOCK_TOLERANCE {
             let way = if ahead > 0 { "ahead of" } else { "behind" };
             let message = format!(
                 "its clock is {:.1} s {way} this host's; fences are made with the server's clock, and may go back when it is set \
@@ -75,9 +82,21 @@ pub fn findings(server: &ServerFacts, ttl: Ttl, quorum: bool) -> Vec<Finding> {
         add(Level::Warning, "slow", message);
     }
     if !server.notices {
-        let message = "whoever waits for a lock is not told when it is free, and has to ask every few milliseconds: the user needs \
+        let message = "waiters are not told when a lock is free, and have to ask every few milliseconds: the user needs \
                        the channels &leasehold:* and +subscribe +publish, and the server has to speak RESP3 (HELLO 3)";
         add(Level::Warning, "notices", message.into());
+    }
+    if server.may_not_list {
+        let message = "this user may not list locks, so list(), leasehold ls and leasehold watch fail; locks work all the same; to \
+                       list locks, the user needs the right +scan";
+        add(Level::Info, "no-listing", message.into());
+    }
+    if let Some(right) = server.may_not_count {
+        let message = format!(
+            "each hand-over to a waiting client takes a round trip more than it has to: the server does not tell the waiter its \
+             fence, and the waiter asks for it; the user needs the right {right}"
+        );
+        add(Level::Info, "slow-notices", message);
     }
     if let Some((clients, most)) = server.clients
         && clients * 100 >= most.saturating_mul(CROWDED)
@@ -113,7 +132,7 @@ fn replica_clocks(server: &ServerFacts, ttl: Ttl) -> impl Iterator<Item = Findin
     let wrong = server
         .replica_clocks
         .iter()
-        .filter(move |clock| off(clock.ahead).saturating_sub(clock.doubt) > tolerance);
+        .filter(move |clock| off(clock.ahead).saturating_sub(clock.uncertainty) > tolerance);
     wrong.map(move |clock| {
         let by = off(clock.ahead).as_secs_f64();
         let (way, then) = if clock.ahead > 0 {
@@ -130,7 +149,7 @@ fn replica_clocks(server: &ServerFacts, ttl: Ttl) -> impl Iterator<Item = Findin
     })
 }
 
-/// What a restart of the server costs.
+/// Describes what a restart of the server costs.
 fn persistence(server: &ServerFacts, quorum: bool) -> Option<String> {
     let forgets = match (server.has_log, server.has_snapshots, server.log_sync.as_deref()) {
         (Some(false), Some(false), _) => "it keeps nothing on disk: a restart forgets all leases",
@@ -154,7 +173,8 @@ fn persistence(server: &ServerFacts, quorum: bool) -> Option<String> {
     Some(format!("{forgets}; {cure}"))
 }
 
-/// How full a server is that refuses writes rather than drop something.
+/// Returns a finding if a server is full or nearly full and refuses writes instead of dropping
+/// keys.
 fn memory(server: &ServerFacts) -> Option<Finding> {
     let (Some(most @ 1..), Some(used)) = (server.max_memory, server.used_memory) else { return None };
     if server.eviction.as_deref() != Some("noeviction") {
@@ -177,7 +197,24 @@ fn memory(server: &ServerFacts) -> Option<Finding> {
     })
 }
 
-/// What a master's replicas are good for, and whether there are enough.
+/// Returns a finding if a planned failover stops all grants and renewals for longer than it has to.
+/// After the failover, the other replicas often need a full copy of the new master's data, and do
+/// not count for `minReplicas` until they have it.
+fn copy_delay(server: &ServerFacts) -> Option<Finding> {
+    let delay = server.copy_delay.filter(|delay| !delay.is_zero())?;
+    if server.min_replicas == 0 || server.is_replica == Some(true) {
+        return None;
+    }
+    let message = format!(
+        "it waits {} s before it sends a replica a full copy of its data (repl-diskless-sync-delay): after a planned failover, \
+         no lease is granted or renewed for about that long, because minReplicas needs the replicas; set \
+         repl-diskless-sync-delay 0 on the master and on all replicas",
+        delay.as_secs()
+    );
+    Some(Finding::new(Level::Warning, "copy-delay", message))
+}
+
+/// Returns a finding about a master's replicas: whether there are enough, and what they protect.
 fn replicas(server: &ServerFacts) -> Option<Finding> {
     if server.is_replica == Some(true) {
         return None;

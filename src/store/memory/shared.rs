@@ -1,7 +1,7 @@
-//! The tables of the stores in memory, by name.
+//! Keeps the tables of the stores in memory by name.
 //!
-//! A table outlives its stores as long as it holds valid leases: no client owns a detached lease,
-//! or an id that `once` remembers. Every new table gives larger fences than all removed tables.
+//! A table outlives its stores as long as it has valid leases: no client owns a detached lease, or
+//! an id that `once` remembers. Every new table gives larger fences than all removed tables.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,23 +11,23 @@ use super::LeaseTable;
 use crate::lease::{Fence, Instant};
 
 /// A table that all stores of one name use.
-pub type Shared = Arc<Mutex<LeaseTable>>;
+pub type SharedTable = Arc<Mutex<LeaseTable>>;
 
 /// Locks a table. A panic does not leave it in a bad state: all of its rules are pure.
-pub fn lock(table: &Shared) -> MutexGuard<'_, LeaseTable> {
+pub fn lock(table: &SharedTable) -> MutexGuard<'_, LeaseTable> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Tables {
-    by_name: Option<FxHashMap<Arc<str>, Shared>>,
-    /// The largest fence of the tables that are gone.
+    by_name: Option<FxHashMap<Arc<str>, SharedTable>>,
+    /// The largest fence of the removed tables.
     floor: Fence,
 }
 
 static TABLES: Mutex<Tables> = Mutex::new(Tables { by_name: None, floor: Fence::NONE });
 
 /// Returns the table called `name`.
-pub fn table(name: &str) -> Shared {
+pub fn table(name: &str) -> SharedTable {
     let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
     let Tables { by_name, floor } = &mut *tables;
     let by_name = by_name.get_or_insert_default();
@@ -57,12 +57,17 @@ pub fn forget_unused(now: Instant) {
 mod tests {
     use super::*;
     use crate::lease::{Key, Token, Ttl};
-    use crate::store::{Ask, Reply, Request};
+    use crate::store::{AcquireRequest, Reply, Request};
 
     const WALL: u64 = 1_700_000_000_000_000;
 
-    fn acquire(table: &Shared, now: Instant, wall_us: u64) -> Option<Fence> {
-        let ask = Ask::new(Key::from("k"), Token::random(), Ttl::from_millis(1_000).unwrap(), "test".into());
+    fn acquire(table: &SharedTable, now: Instant, wall_us: u64) -> Option<Fence> {
+        let ask = AcquireRequest::new(
+            Key::from("k"),
+            Token::random(),
+            Ttl::from_millis(1_000).unwrap(),
+            "test".into(),
+        );
         match lock(table).apply(Request::Acquire(ask), now, wall_us) {
             Ok(Reply::Acquired { fence, .. }) => Some(fence),
             _ => None,

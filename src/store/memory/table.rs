@@ -1,4 +1,4 @@
-//! The locks of the store in memory. Time comes in as an argument.
+//! Holds the locks of the store in memory. The caller passes the time as an argument.
 
 use std::cell::Cell;
 use std::collections::hash_map::Entry;
@@ -7,40 +7,40 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::pace::Pace;
+use super::fence_limiter::FenceLimiter;
 use crate::lease::{Fence, Instant, Key};
 use crate::store::diagnosis::{Facts, Report};
-use crate::store::listing::{Listing, Wanted};
-use crate::store::rules::{Lock, Turn, Waiting};
+use crate::store::listing::{ListFilter, Listing};
+use crate::store::rules::{Lock, RuleContext, Waiting};
 use crate::store::{Absence, Answer, BROKEN_LIFE, Notice, Reply, Request};
 
-/// How long a lock whose leases ran out, and about which nobody asked again, may stay in the table while the
-/// table is used.
+/// How long an expired lock may stay in a table that is in use. If this is larger, expired locks
+/// take more memory. If this is smaller, sweeps take more time.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// How many new locks are let in between two sweeps at least: a sweep looks at every lock, so it has to
-/// be rare against what fills the table.
+/// The table adds at least this many locks between two sweeps, unless [`SWEEP_EVERY`] passes first.
+/// A sweep visits every lock: if this is smaller, a growing table spends more time on sweeps.
 const SWEEP_AFTER: usize = 1024;
 
 /// Locks by key, under the rules of the store contract.
 #[derive(Debug)]
 pub struct LeaseTable {
-    /// What it is called in a diagnosis.
+    /// The name of the table in a diagnosis.
     name: Arc<str>,
     locks: FxHashMap<Key, Lock>,
     /// Until when the table refuses repairs of locks that were broken. See
-    /// [`Ask::repairs`](crate::store::Ask::repairs).
+    /// [`AcquireRequest::repairs`](crate::store::AcquireRequest::repairs).
     broken: FxHashMap<Key, Instant>,
     /// The largest fence of leases that have ended. One number serves all keys, so that the table
     /// can forget a key. See [`rules`](crate::store::rules).
     floor: Fence,
     /// Limits how fast locks are broken.
-    pace: Pace,
-    /// At which instant the next sweep is due.
+    fence_limiter: FenceLimiter,
+    /// When the next sweep is due.
     sweep_at: Instant,
-    /// After how many more new locks the next sweep is due, should it be sooner.
+    /// How many new locks cause a sweep before `sweep_at`.
     sweep_in: usize,
-    /// What there is to tell since [`LeaseTable::take_notices`].
+    /// The notices since the last call of [`LeaseTable::take_notices`].
     notices: Vec<Notice>,
 }
 
@@ -51,7 +51,7 @@ impl Default for LeaseTable {
             locks: FxHashMap::default(),
             broken: FxHashMap::default(),
             floor: Fence::NONE,
-            pace: Pace::default(),
+            fence_limiter: FenceLimiter::default(),
             sweep_at: Instant::from_micros(0),
             sweep_in: SWEEP_AFTER,
             notices: Vec::new(),
@@ -84,7 +84,7 @@ impl LeaseTable {
     pub fn apply(&mut self, request: Request, now: Instant, wall_us: u64) -> Answer {
         let reached = self.floor.0.max(wall_us);
         let answer = self.carry_out(request, now, wall_us);
-        self.pace.lose(now, self.floor.0.saturating_sub(reached));
+        self.fence_limiter.lose(now, self.floor.0.saturating_sub(reached));
         answer
     }
 
@@ -96,8 +96,8 @@ impl LeaseTable {
             Request::Break { key, bars_repairs: true } => {
                 self.broken.insert(key.clone(), now + BROKEN_LIFE);
             }
-            Request::Acquire(ask)
-                if ask.repairs && self.broken.get(&ask.key).is_some_and(|until| now < *until) =>
+            Request::Acquire(acquire)
+                if acquire.repairs && self.broken.get(&acquire.key).is_some_and(|until| now < *until) =>
             {
                 return Ok(Reply::Busy { remaining: Some(Duration::ZERO) });
             }
@@ -112,7 +112,7 @@ impl LeaseTable {
                 notices.push(Notice::Granted { number: waiting.number, fence });
             }
         };
-        let mut turn = Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut handed };
+        let mut context = RuleContext { now, fences: &mut fences, raise: &mut raise, handed: &mut handed };
         let (key, known) = match &request {
             Request::Ping => return Ok(Reply::Ready),
             Request::Diagnose { ttl, .. } => {
@@ -126,8 +126,8 @@ impl LeaseTable {
             Request::Inspect { key } => {
                 return Ok(self.locks.get(key).map_or(Reply::Inspected(None), |lock| lock.inspect(now)));
             }
-            Request::List(wanted) => return Ok(Reply::Listed(self.list(wanted, now))),
-            Request::Acquire(ask) => (&ask.key, true),
+            Request::List(filter) => return Ok(Reply::Listed(self.list(filter, now))),
+            Request::Acquire(acquire) => (&acquire.key, true),
             Request::Renew { key, .. }
             | Request::Release { key, .. }
             | Request::Adopt { key, .. }
@@ -147,22 +147,24 @@ impl LeaseTable {
         };
         let lock = entry.get_mut();
         let reply = match request {
-            Request::Acquire(ask) => lock.acquire(&ask, &mut turn),
-            Request::Renew { token, ttl, fences, .. } => lock.renew(token, ttl, fences, &mut turn),
-            // Nothing here ends with anybody's end.
+            Request::Acquire(acquire) => lock.acquire(&acquire, &mut context),
+            Request::Renew { token, ttl, fences, .. } => lock.renew(token, ttl, fences, &mut context),
+            // Leases in this store do not end with a process.
             Request::Detach { token, ttl, fence, own_ttl, .. } => {
-                lock.detach(token, ttl, fence, own_ttl, &mut turn)
+                lock.detach(token, ttl, fence, own_ttl, &mut context)
             }
-            Request::Release { token, used, .. } => lock.release(token, used, &mut turn),
-            Request::Adopt { token, heir, ttl, holder, source, .. } => {
-                lock.adopt(token, heir, ttl, source, &holder, &mut turn)
+            Request::Release { token, used, .. } => lock.release(token, used, &mut context),
+            Request::Adopt { token, adopter, ttl, holder, source, .. } => {
+                lock.adopt(token, adopter, ttl, source, &holder, &mut context)
             }
-            Request::Move { token, to, heir, .. } => lock.pass(token, to, heir, &mut turn),
-            Request::GiveBack { token, .. } => lock.release(token, None, &mut turn),
-            Request::Accept { token, fence, count, .. } => lock.accept(token, fence, count, &mut turn),
-            Request::Break { .. } => lock.break_all(&mut turn),
+            Request::Move { token, to, adopter, most, .. } => {
+                lock.pass(token, to, adopter, most, &mut context)
+            }
+            Request::GiveBack { token, .. } => lock.release(token, None, &mut context),
+            Request::Accept { token, fence, count, .. } => lock.accept(token, fence, count, &mut context),
+            Request::Break { .. } => lock.break_all(&mut context),
             Request::Ping | Request::Inspect { .. } | Request::List(_) | Request::Diagnose { .. } => {
-                unreachable!("answered above")
+                unreachable!("these requests were answered above")
             }
         };
         if lock.is_empty() {
@@ -171,19 +173,20 @@ impl LeaseTable {
         Ok(reply)
     }
 
-    /// Returns how long `request` has to wait from `now` before [`LeaseTable::apply`]; `None` if it
-    /// need not. Only breaks wait, and only if many came shortly before: see [`Pace`].
+    /// Returns how long `request` has to wait from `now` before [`LeaseTable::apply`], or `None` if
+    /// it does not wait. Only breaks wait, and only shortly after many other breaks: see
+    /// [`FenceLimiter`].
     pub fn delay(&self, request: &Request, now: Instant) -> Option<Duration> {
-        matches!(request, Request::Break { .. }).then(|| self.pace.delay(now)).flatten()
+        matches!(request, Request::Break { .. }).then(|| self.fence_limiter.delay(now)).flatten()
     }
 
-    fn list(&self, wanted: &Wanted, now: Instant) -> Listing {
-        let mut keys: Vec<&Key> = self.locks.keys().filter(|key| wanted.matches(key)).collect();
+    fn list(&self, filter: &ListFilter, now: Instant) -> Listing {
+        let mut keys: Vec<&Key> = self.locks.keys().filter(|key| filter.matches(key)).collect();
         keys.sort_unstable();
         let mut listing = Listing::default();
         for key in keys {
             if let Reply::Inspected(Some(info)) = self.locks[key].inspect(now)
-                && !listing.add(wanted, key.clone(), info)
+                && !listing.add(filter, key.clone(), info)
             {
                 break;
             }
@@ -191,12 +194,12 @@ impl LeaseTable {
         listing
     }
 
-    /// What those are to be told who were handed a lease since the last call.
+    /// Takes the notices for waiters that were handed a lease since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
 
-    /// How many locks the table remembers, those included that ran out and were not swept yet.
+    /// Returns the number of locks in the table, including expired ones that no sweep has removed.
     pub fn len(&self) -> usize {
         self.locks.len()
     }
@@ -206,7 +209,7 @@ impl LeaseTable {
         self.locks.is_empty() && self.broken.is_empty()
     }
 
-    /// Forgets what has run out.
+    /// Removes expired locks, and forgets breaks after [`BROKEN_LIFE`].
     fn sweep(&mut self, now: Instant) {
         let floor = &mut self.floor;
         self.locks.retain(|_, lock| {
@@ -217,7 +220,7 @@ impl LeaseTable {
             lives
         });
         self.broken.retain(|_, until| now < *until);
-        // Room that a burst needed is given back once it is four times what is used.
+        // After a burst, free the memory that the table does not need.
         if self.locks.capacity() > 4 * self.locks.len().max(SWEEP_AFTER) {
             self.locks.shrink_to(2 * self.locks.len());
         }

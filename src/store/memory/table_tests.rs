@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lease::{Token, Ttl};
-use crate::store::{Ask, Place};
+use crate::store::{AcquireRequest, Place};
 
 const WALL: u64 = 1_700_000_000_000_000;
 
@@ -12,14 +12,16 @@ fn at(ms: u64) -> Instant {
 
 fn acquire(table: &mut LeaseTable, key: &str, token: Token, ttl_ms: u32, now_ms: u64) -> Reply {
     let ttl = Ttl::from_millis(ttl_ms).unwrap();
-    table.apply(Request::Acquire(Ask::new(key.into(), token, ttl, "h".into())), at(now_ms), WALL).unwrap()
+    table
+        .apply(Request::Acquire(AcquireRequest::new(key.into(), token, ttl, "h".into())), at(now_ms), WALL)
+        .unwrap()
 }
 
 #[test]
-fn a_broken_lock_may_be_repaired_after_a_while_and_leaves_nothing_behind() {
+fn a_broken_lock_may_be_repaired_after_a_while_and_the_break_is_forgotten() {
     let mut table = LeaseTable::default();
-    let ask = Ask::new("k".into(), Token::random(), Ttl::MIN, "h".into());
-    let repair = || Request::Acquire(Ask { repairs: true, ..ask.clone() });
+    let ask = AcquireRequest::new("k".into(), Token::random(), Ttl::MIN, "h".into());
+    let repair = || Request::Acquire(AcquireRequest { repairs: true, ..ask.clone() });
     let break_it = Request::Break { key: "k".into(), bars_repairs: true };
     assert_eq!(table.apply(break_it, at(0), WALL), Ok(Reply::NotHeld(Absence::Missing)));
     let end = at(0) + BROKEN_LIFE;
@@ -32,15 +34,15 @@ fn a_broken_lock_may_be_repaired_after_a_while_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_lease_ends_at_the_very_microsecond_of_its_ttl() {
+fn a_lease_ends_at_the_exact_microsecond() {
     let (a, b) = (Token::random(), Token::random());
     let mut table = LeaseTable::default();
     let ttl = Ttl::from_millis(10).unwrap();
-    let wants = |token| Request::Acquire(Ask::new("k".into(), token, ttl, "h".into()));
-    table.apply(wants(a), Instant::from_micros(5), WALL).unwrap();
-    let last = table.apply(wants(b), Instant::from_micros(10_004), WALL).unwrap();
+    let acquire_by = |token| Request::Acquire(AcquireRequest::new("k".into(), token, ttl, "h".into()));
+    table.apply(acquire_by(a), Instant::from_micros(5), WALL).unwrap();
+    let last = table.apply(acquire_by(b), Instant::from_micros(10_004), WALL).unwrap();
     assert_eq!(last, Reply::Busy { remaining: Some(Duration::from_micros(1)) });
-    let next = table.apply(wants(b), Instant::from_micros(10_005), WALL).unwrap();
+    let next = table.apply(acquire_by(b), Instant::from_micros(10_005), WALL).unwrap();
     assert_eq!(next, Reply::Acquired { fence: Fence(WALL + 1), waiting: 0 });
 }
 
@@ -57,7 +59,7 @@ fn fences_grow_while_the_wall_clock_stands_still_or_goes_back() {
     let mut last = 0;
     for (i, wall) in [WALL, WALL, WALL - 1_000_000, 0, WALL + 9].into_iter().enumerate() {
         let ttl = Ttl::from_millis(10).unwrap();
-        let request = Request::Acquire(Ask::new("k".into(), Token::random(), ttl, "h".into()));
+        let request = Request::Acquire(AcquireRequest::new("k".into(), Token::random(), ttl, "h".into()));
         let fence = fence(table.apply(request, at(i as u64 * 10), wall).unwrap());
         assert!(fence > last, "{fence:?} after {last:?}");
         last = fence;
@@ -69,17 +71,17 @@ fn fences_grow_while_the_wall_clock_stands_still_or_goes_back() {
 fn a_reservation_for_one_key_does_not_move_the_fences_of_others() {
     let (mut table, ttl) = (LeaseTable::default(), Ttl::from_millis(10).unwrap());
     for i in 0..1_000 {
-        let ask = Ask::new(format!("k{i}").into(), Token::random(), ttl, "h".into());
-        let request = Request::Acquire(Ask { fences: 64, ..ask });
+        let ask = AcquireRequest::new(format!("k{i}").into(), Token::random(), ttl, "h".into());
+        let request = Request::Acquire(AcquireRequest { fences: 64, ..ask });
         assert_eq!(fence(table.apply(request, at(0), WALL).unwrap()), WALL);
     }
 }
 
 #[test]
-fn fences_grow_past_those_of_a_lease_that_was_swept() {
+fn fences_grow_beyond_those_of_a_removed_lease() {
     let (mut table, ttl) = (LeaseTable::default(), Ttl::from_millis(10).unwrap());
-    let ask = Ask::new("k".into(), Token::random(), ttl, "h".into());
-    table.apply(Request::Acquire(Ask { fences: 64, ..ask }), at(0), WALL).unwrap();
+    let ask = AcquireRequest::new("k".into(), Token::random(), ttl, "h".into());
+    table.apply(Request::Acquire(AcquireRequest { fences: 64, ..ask }), at(0), WALL).unwrap();
     table.apply(Request::Ping, at(1_000), WALL).unwrap();
     assert!(table.is_empty());
     assert_eq!(fence(acquire(&mut table, "k", Token::random(), 10, 1_000)), WALL + 64);
@@ -92,14 +94,14 @@ fn storm(table: &mut LeaseTable, others: u32) -> (i64, u32, Duration) {
     let (mut now, mut breaks, mut waited, mut last) = (at(10_000), 0, Duration::ZERO, Fence::NONE);
     let wall = |now: Instant| WALL + now.as_micros();
     let (end, ttl) = (now + Duration::from_secs(1), Ttl::from_millis(10_000).unwrap());
-    let ask = || Ask::new("k".into(), Token::random(), ttl, "h".into());
+    let ask = || AcquireRequest::new("k".into(), Token::random(), ttl, "h".into());
     table.apply(Request::Acquire(ask()), now, wall(now)).unwrap();
     while now < end {
-        let waiter = Ask { place: Some(Place { number: 1 }), ..ask() };
+        let waiter = AcquireRequest { place: Some(Place { number: 1 }), ..ask() };
         table.apply(Request::Acquire(waiter), now, wall(now)).unwrap();
         for _ in 0..others {
             let token = Token::random();
-            let ask = Ask::new("other".into(), token, ttl, "h".into());
+            let ask = AcquireRequest::new("other".into(), token, ttl, "h".into());
             table.apply(Request::Acquire(ask), now, wall(now)).unwrap();
             let release = Request::Release { key: "other".into(), token, used: None };
             table.apply(release, now, wall(now)).unwrap();
@@ -109,8 +111,8 @@ fn storm(table: &mut LeaseTable, others: u32) -> (i64, u32, Duration) {
             (now, waited) = (now + delay, waited + delay);
         }
         table.apply(request, now, wall(now)).unwrap();
-        let told = table.take_notices();
-        let [Notice::Granted { fence: Some(fence), .. }] = told[..] else { panic!("{told:?}") };
+        let notices = table.take_notices();
+        let [Notice::Granted { fence: Some(fence), .. }] = notices[..] else { panic!("{notices:?}") };
         assert!(fence > last);
         (now, breaks, last) = (now + Duration::from_micros(40), breaks + 1, fence);
     }
@@ -118,7 +120,7 @@ fn storm(table: &mut LeaseTable, others: u32) -> (i64, u32, Duration) {
 }
 
 #[test]
-fn fences_do_not_run_ahead_of_the_clock_while_a_lock_with_waiters_is_broken_again_and_again() {
+fn repeated_breaks_of_a_lock_with_waiters_do_not_put_fences_ahead_of_the_clock() {
     // The fences of other leases count, too.
     for (others, least) in [(0, 10_000), (4, 5_000)] {
         let mut table = LeaseTable::default();
@@ -129,7 +131,7 @@ fn fences_do_not_run_ahead_of_the_clock_while_a_lock_with_waiters_is_broken_agai
 }
 
 #[test]
-fn breaks_wait_no_longer_after_the_wall_clock_was_set_back() {
+fn breaks_wait_no_longer_than_usual_after_the_wall_clock_was_set_back() {
     let mut table = LeaseTable::default();
     let (_, breaks, waited) = storm(&mut table, 0);
     let mut table = LeaseTable { floor: Fence(WALL + 3_600_000_000), ..LeaseTable::default() };
@@ -140,7 +142,7 @@ fn breaks_wait_no_longer_after_the_wall_clock_was_set_back() {
 }
 
 #[test]
-fn leases_that_ran_out_are_forgotten_though_nobody_asks_about_them() {
+fn expired_leases_are_forgotten_without_requests_for_them() {
     let mut table = LeaseTable::default();
     for i in 0..500 {
         acquire(&mut table, &format!("k{i}"), Token::random(), 10, 0);
@@ -151,14 +153,15 @@ fn leases_that_ran_out_are_forgotten_though_nobody_asks_about_them() {
 }
 
 #[test]
-fn the_table_stays_in_proportion_to_what_lives() {
+fn the_size_of_the_table_is_proportional_to_its_valid_leases() {
     let mut table = LeaseTable::default();
-    // 100 000 leases of 10 ms each, 100 of them alive at a time, within less than a sweep's interval.
+    // 100 000 leases of 10 ms each, 100 of them valid at a time. All within the interval between
+    // two sweeps.
     for i in 0..100_000u64 {
         let now = Instant::from_micros(i * 100);
         let ttl = Ttl::from_millis(10).unwrap();
         let key = format!("k{i}").into();
-        let request = Request::Acquire(Ask::new(key, Token::random(), ttl, "h".into()));
+        let request = Request::Acquire(AcquireRequest::new(key, Token::random(), ttl, "h".into()));
         table.apply(request, now, WALL).unwrap();
         assert!(table.len() <= 100 + SWEEP_AFTER, "{} after {i}", table.len());
     }

@@ -23,7 +23,8 @@ struct Batch {
 pub enum Settled {
     /// The batch still has open requests, and none of them waited for this one.
     Open,
-    /// This request waited for the settled one, and has until that instant.
+    /// This request waited for the settled one. It may be sent now, and has to be answered by that
+    /// instant.
     Next(Ready, Instant),
     /// All requests of the batch are answered.
     Done(Vec<Answer>),

@@ -16,7 +16,7 @@ pub struct Repair {
 
 /// Describes the repairs of one lease that are under way.
 #[derive(Default)]
-struct Open {
+struct OpenRepair {
     /// The nodes that are asked, as bits.
     nodes: u64,
     /// True if the lease has ended, so that nodes which still grant it have to release it.
@@ -27,7 +27,7 @@ struct Open {
 #[derive(Default)]
 pub struct Repairs {
     repairs: FxHashMap<u64, Repair>,
-    open: FxHashMap<Token, Open>,
+    open: FxHashMap<Token, OpenRepair>,
 }
 
 impl Repairs {
@@ -55,6 +55,11 @@ impl Repairs {
     /// Returns true if a repair of the lease of `token` is under way at `node`.
     pub fn is_under_way(&self, token: Token, node: usize) -> bool {
         self.open.get(&token).is_some_and(|open| open.nodes & 1 << node != 0)
+    }
+
+    /// Returns true if a repair of the lease of `token` is under way at any node.
+    pub fn is_open(&self, token: Token) -> bool {
+        self.open.contains_key(&token)
     }
 
     /// Notes that the lease of `token` has ended. If a node still grants the lease, the quorum

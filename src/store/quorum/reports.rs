@@ -1,6 +1,6 @@
 //! Merges the diagnoses of the nodes of a quorum, and adds findings about all nodes together. Pure.
 
-use super::ballot::Nodes;
+use super::nodes::Nodes;
 use crate::lease::Ttl;
 use crate::store::diagnosis::{Facts, Finding, Level, Report};
 use crate::store::{Answer, Reply};
@@ -59,7 +59,7 @@ fn fails(report: &Report) -> bool {
 /// Returns a finding if the failure of one more node would end the quorum.
 fn bare_majority(nodes: &Nodes, all: &[Report]) -> Option<Finding> {
     let failing: Vec<&str> = all.iter().filter(|report| fails(report)).map(|report| &*report.store).collect();
-    // As many nodes fail as may fail, and no more.
+    // Go on only if exactly as many nodes fail as the quorum survives.
     if failing.is_empty() || failing.len() + 1 != nodes.veto() {
         return None;
     }
@@ -98,8 +98,8 @@ fn forgive_minority(nodes: &Nodes, all: &mut [Report]) {
     }
 }
 
-/// Adds an error for nodes that are one server: by two names, or by two of its databases. The vote
-/// of that server would count twice.
+/// Adds an error for nodes that are the same server, under two names or with two of its databases.
+/// The vote of that server would count twice.
 fn accuse_twins(all: &mut [Report]) {
     for later in 1..all.len() {
         let (before, rest) = all.split_at_mut(later);

@@ -6,7 +6,7 @@ fn nodes(count: usize) -> Nodes {
     Nodes { names: (0..count).map(|node| format!("n{node}").into()).collect() }
 }
 
-/// A node without faults, whose server is `run_id`.
+/// Returns the answer of a node without faults, whose server has this `run_id`.
 fn server(node: usize, run_id: Option<&str>) -> Answer {
     let facts =
         ServerFacts { notices: true, run_id: run_id.map(ToOwned::to_owned), ..ServerFacts::default() };
@@ -18,10 +18,10 @@ fn gone() -> Answer {
     Err(StoreError::not_done(StoreErrorKind::Unreachable, "away"))
 }
 
-/// Store, level, code, message.
+/// The store, level, code and message of a finding.
 type Found = (String, Level, &'static str, String);
 
-/// What is found of nodes that answered that.
+/// Returns the findings about nodes with these answers.
 fn found(answers: Vec<Answer>) -> Vec<Found> {
     let votes: Vec<_> = answers.into_iter().map(Some).collect();
     let all = reports(&nodes(votes.len()), &votes, Ttl::MAX);
@@ -35,7 +35,7 @@ fn found(answers: Vec<Answer>) -> Vec<Found> {
         .collect()
 }
 
-/// The last `failing` of `count` nodes fail, and the others are sound.
+/// Returns the answers of `count` nodes, of which the last `failing` ones fail.
 fn failing(failing: usize, count: usize) -> Vec<Answer> {
     let ids: Vec<String> = (0..count).map(|node| format!("id{node}")).collect();
     let answer = |node: usize| if node + failing < count { server(node, Some(&ids[node])) } else { gone() };
@@ -96,7 +96,7 @@ fn two_nodes_that_are_one_server_are_an_error_that_nothing_forgives() {
     let told = found(ids.iter().enumerate().map(|(node, id)| server(node, *id)).collect());
     assert_eq!(codes(&told), [("n2", Level::Error, "same-server")]);
     assert!(told[0].3.starts_with("two nodes, n0 and n2, are one and the same server"), "{}", told[0].3);
-    // Each of the others is told, also beside one that fails for another reason.
+    // Each further twin gets the error, even if another node fails for another reason.
     let told = found(vec![
         server(0, Some("a")),
         server(1, Some("a")),

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::ballot::Nodes;
+use super::nodes::Nodes;
 use crate::store::breaker::NOT_ASKED;
-use crate::store::{Answer, Reply, Said, StoreError, StoreErrorKind, Vote};
+use crate::store::{Answer, NodeAnswer, Reply, StoreError, StoreErrorKind, Vote};
 
 /// Returns the error of a request to which too few nodes said yes; `needed` nodes would have been
 /// enough.
@@ -12,14 +12,14 @@ pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreE
     let names = nodes.names.iter().cloned();
     let votes: Arc<[Vote]> =
         names.zip(answers).map(|(store, answer)| Vote { store, said: said(answer.as_ref()) }).collect();
-    // Use the same words for the same failure, without changing figures, so that logs can count it.
-    // Leave out nodes that only said that another client has the lock.
+    // Use the same words for the same failure, without figures that vary, so that logs can count
+    // it. Leave out nodes that only said that another client has the lock.
     let count = votes.len();
     let mut failed: Vec<_> = votes.iter().filter_map(failure).collect();
     if failed.len() < nodes.veto() {
         // If the failed nodes do not explain the error, name those that had not answered.
         // Otherwise, the quorum did not wait for them, and they may be well.
-        let unheard = votes.iter().filter(|vote| matches!(vote.said, Said::Unheard));
+        let unheard = votes.iter().filter(|vote| matches!(vote.said, NodeAnswer::Unheard));
         failed.extend(unheard.map(|vote| format!("{} had not answered", vote.store)));
     }
     let message = format!(
@@ -29,7 +29,7 @@ pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreE
     let lasting: Vec<_> = votes
         .iter()
         .filter_map(|vote| match &vote.said {
-            Said::Failed(kind, _) if !kind.is_transient() => Some(*kind),
+            NodeAnswer::Failed(kind, _) if !kind.is_transient() => Some(*kind),
             _ => None,
         })
         .collect();
@@ -50,21 +50,23 @@ pub fn error(nodes: &Nodes, answers: &[Option<Answer>], needed: usize) -> StoreE
 fn failure(vote: &Vote) -> Option<String> {
     match &vote.said {
         // Leave out the breaker's part of the message, which would be repeated for each server.
-        Said::Failed(_, message) => Some(message.strip_suffix(NOT_ASKED).unwrap_or(message).to_string()),
-        Said::Missing => Some(format!("{} knows nothing of the lease", vote.store)),
-        Said::Granted | Said::Busy | Said::Unheard => None,
+        NodeAnswer::Failed(_, message) => {
+            Some(message.strip_suffix(NOT_ASKED).unwrap_or(message).to_string())
+        }
+        NodeAnswer::Missing => Some(format!("{} knows nothing of the lease", vote.store)),
+        NodeAnswer::Granted | NodeAnswer::Busy | NodeAnswer::Unheard => None,
     }
 }
 
-fn said(answer: Option<&Answer>) -> Said {
+fn said(answer: Option<&Answer>) -> NodeAnswer {
     match answer {
-        None => Said::Unheard,
-        Some(Err(error)) => Said::Failed(error.kind, error.message.clone()),
+        None => NodeAnswer::Unheard,
+        Some(Err(error)) => NodeAnswer::Failed(error.kind, error.message.clone()),
         Some(Ok(Reply::Busy { .. } | Reply::Queued { .. } | Reply::Split | Reply::Claimed { .. })) => {
-            Said::Busy
+            NodeAnswer::Busy
         }
-        Some(Ok(Reply::NotHeld(_) | Reply::Inspected(None))) => Said::Missing,
-        Some(Ok(_)) => Said::Granted,
+        Some(Ok(Reply::NotHeld(_) | Reply::Inspected(None))) => NodeAnswer::Missing,
+        Some(Ok(_)) => NodeAnswer::Granted,
     }
 }
 

@@ -18,18 +18,18 @@ const BUSY: Option<Answer> = Some(Ok(Reply::Busy { remaining: None }));
 const MISSING: Option<Answer> = Some(Ok(Reply::NotHeld(Absence::Missing)));
 
 #[test]
-fn it_tells_what_each_node_said() {
+fn the_error_tells_what_each_node_answered() {
     let answers = [yes(), BUSY, MISSING, None, failed(StoreErrorKind::TimedOut)];
     let error = error(&nodes(5), &answers, 3);
     let said: Vec<_> = error.votes.iter().map(|vote| (&*vote.store, &vote.said)).collect();
-    let late = Said::Failed(StoreErrorKind::TimedOut, "it is TimedOut".into());
+    let late = NodeAnswer::Failed(StoreErrorKind::TimedOut, "it is TimedOut".into());
     assert_eq!(
         said,
         [
-            ("n0", &Said::Granted),
-            ("n1", &Said::Busy),
-            ("n2", &Said::Missing),
-            ("n3", &Said::Unheard),
+            ("n0", &NodeAnswer::Granted),
+            ("n1", &NodeAnswer::Busy),
+            ("n2", &NodeAnswer::Missing),
+            ("n3", &NodeAnswer::Unheard),
             ("n4", &late)
         ]
     );
@@ -37,7 +37,7 @@ fn it_tells_what_each_node_said() {
 }
 
 #[test]
-fn it_says_what_failed_and_nothing_of_who_only_had_no_lock_to_give() {
+fn the_error_names_failures_and_no_node_that_only_refused() {
     let away = || failed(StoreErrorKind::Unreachable);
     let not_asked =
         || Some(Err(StoreError::not_done(StoreErrorKind::Unreachable, format!("it is away{NOT_ASKED}"))));
@@ -55,7 +55,7 @@ fn it_says_what_failed_and_nothing_of_who_only_had_no_lock_to_give() {
 }
 
 #[test]
-fn what_does_not_pass_by_itself_is_told_if_it_prevents_a_majority() {
+fn a_lasting_failure_is_reported_if_it_prevents_a_majority() {
     let denied = || failed(StoreErrorKind::Denied);
     let away = || failed(StoreErrorKind::Unreachable);
     let kind = |answers: &[Option<Answer>]| error(&nodes(answers.len()), answers, 2).kind;
@@ -66,7 +66,7 @@ fn what_does_not_pass_by_itself_is_told_if_it_prevents_a_majority() {
 }
 
 #[test]
-fn it_may_have_been_done_if_any_node_may_have_done_it() {
+fn a_request_may_be_done_if_any_node_may_have_done_it() {
     let maybe = |answers: &[Option<Answer>]| error(&nodes(answers.len()), answers, 2).maybe_done;
     let away = || failed(StoreErrorKind::Unreachable);
     let late = Some(Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "late")));
@@ -75,6 +75,6 @@ fn it_may_have_been_done_if_any_node_may_have_done_it() {
     assert!(maybe(&[away(), away(), yes()]));
     assert!(maybe(&[away(), away(), None]), "an answer may still be on its way");
     assert!(maybe(&[away(), late, BUSY]));
-    let queued = Some(Ok(Reply::Queued { remaining: None, ahead: 0, told: true, by: None }));
+    let queued = Some(Ok(Reply::Queued { remaining: None, ahead: 0, notified: true, by: None }));
     assert!(maybe(&[away(), away(), queued]), "it may stand in a queue");
 }

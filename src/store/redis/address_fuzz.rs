@@ -116,7 +116,8 @@ fn check_address(url: &str, access: &Access) {
             let has_secret = address.password.as_ref().is_some_and(|secret| !secret.is_empty());
             let shown = address.to_string();
             assert!(!shown.chars().any(char::is_control), "{shown:?}");
-            if has_secret {
+            let is_hidden = address.username == address.password;
+            if has_secret && !is_hidden {
                 let named =
                     RedisAddress::parse(&shown, &Access { username: None, password: None, ..access.clone() });
                 let named = named.unwrap_or_else(|error| panic!("{shown}: {error}"));
@@ -125,8 +126,8 @@ fn check_address(url: &str, access: &Access) {
             let bare = address.without_login();
             let options = Access { username: None, password: None, ..access.clone() };
             let again = RedisAddress::parse(&bare.to_string(), &options);
-            assert_eq!(again.as_ref(), Ok(&bare), "{url}");
-            assert_eq!(again.unwrap().identity(), bare.identity());
+            // Without its login, an address still knows which texts must not be shown.
+            assert_eq!(again.map(|again| again.identity()), Ok(bare.identity()), "{url}");
         }
         Err(error) => assert_hidden(url, &error),
     }
@@ -138,8 +139,8 @@ fn check_address(url: &str, access: &Access) {
             }
             let again =
                 ClusterAddress::parse(&shown, access).unwrap_or_else(|error| panic!("{shown}: {error}"));
-            let nodes = |address: ClusterAddress| -> Vec<RedisAddress> {
-                address.seeds().iter().map(|seed| seed.clone().without_login()).collect()
+            let nodes = |address: ClusterAddress| -> Vec<String> {
+                address.seeds().iter().map(|seed| seed.clone().without_login().identity()).collect()
             };
             assert_eq!(nodes(again), nodes(address), "{shown}");
         }

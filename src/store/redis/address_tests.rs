@@ -1,3 +1,4 @@
+use super::super::cluster::ClusterAddress;
 use super::*;
 use crate::store::TlsTexts;
 
@@ -5,7 +6,7 @@ fn parse(url: &str) -> RedisAddress {
     RedisAddress::parse(url, &Access::default()).unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
-fn tcp(host: &str, port: u16) -> Endpoint {
+fn tcp(host: &str, port: u16) -> Endpoint<RedisAddress> {
     Endpoint::Tcp(host.into(), port)
 }
 
@@ -28,7 +29,7 @@ fn every_part_of_a_url_is_read() {
 #[cfg(unix)]
 #[test]
 fn a_unix_socket_is_read() {
-    let socket = parse("redis+unix:///run/redis%20one@2.sock?db=2&pass=x&user=y");
+    let socket = parse("redis+unix:///run/redis%20one%402.sock?db=2&pass=x&user=y");
     assert_eq!(socket.endpoint, Endpoint::Unix("/run/redis one@2.sock".into()));
     assert_eq!(
         (socket.database, socket.username.as_deref(), socket.password.as_deref()),
@@ -36,13 +37,13 @@ fn a_unix_socket_is_read() {
     );
     assert_eq!(parse("redis+unix://u:p@/a.sock").password.as_deref(), Some("p"));
     assert_eq!(socket.to_string(), "redis+unix://y@/run/redis one%402.sock?db=2");
-    let odd = parse("redis+unix:///a%3Fdb=2");
-    assert_eq!(odd.to_string(), "redis+unix:///a%3Fdb=2");
+    let odd = parse("redis+unix:///a%3Fdb%3D2%26%3A%2C%3B");
+    assert_eq!(odd.to_string(), "redis+unix:///a%3Fdb%3D2%26%3A%2C%3B");
     assert_ne!(odd.identity(), parse("redis+unix:///a?db=2").identity());
 }
 
 #[test]
-fn what_can_not_be_meant_is_refused_without_the_secret() {
+fn an_invalid_url_is_refused_and_its_secret_is_not_shown() {
     let long = format!("redis+unix:///{}.sock", "a".repeat(200));
     for (url, said) in [
         ("localhost:6379", "begins with redis://"),
@@ -101,6 +102,13 @@ fn what_can_not_be_meant_is_refused_without_the_secret() {
         ("redis+unix:///:secret@/a.sock", "write redis+unix://:PASSWORD@/path/to.sock"),
         ("redis+unix:///user:secret@/a.sock", "write redis+unix://:PASSWORD@/path/to.sock"),
         ("redis+unix:///user:secret@a.sock", "write redis+unix://:PASSWORD@/path/to.sock"),
+        ("redis+unix:///secret@host", "write redis+unix://:PASSWORD@/path/to.sock"),
+        ("redis+unix:///a.sock:secret", "write redis+unix://:PASSWORD@/path/to.sock"),
+        ("redis+unix:///a.sock&requirepass=secret", "write redis+unix://:PASSWORD@/path/to.sock"),
+        ("redis+unix:///a.sock,password:secret", "write redis+unix://:PASSWORD@/path/to.sock"),
+        ("redis+unix:///a.sock;secret", "write redis+unix://:PASSWORD@/path/to.sock"),
+        ("redis+unix:///a.sock%253Fpass%253Dsecret", "write ?"),
+        ("redis+unix:///a.sock%25253Fpass%25253Dsecret", "write ?"),
         ("redis+unix:///secret@/a.sock", "write redis+unix://:PASSWORD@/path/to.sock"),
         (&long, "longer"),
     ] {
@@ -151,7 +159,7 @@ fn two_logins_that_differ_are_refused_and_neither_is_shown() {
 }
 
 #[test]
-fn options_are_what_the_url_lacks_and_make_another_identity() {
+fn options_complete_the_url_and_change_the_identity() {
     let other = {
         let access =
             Access { username: Some("c".into()), password: Some("hidden".into()), ..Access::default() };
@@ -170,7 +178,7 @@ fn options_are_what_the_url_lacks_and_make_another_identity() {
 }
 
 #[test]
-fn tls_is_what_the_url_says_and_makes_another_identity() {
+fn the_scheme_decides_on_tls_and_changes_the_identity() {
     let plain = parse("redis://:secret@host");
     let secure = parse("rediss://:secret@host");
     assert_eq!(secure.to_string(), "rediss://host:6379");
@@ -192,16 +200,16 @@ fn tls_is_what_the_url_says_and_makes_another_identity() {
 fn a_host_that_a_server_names_does_not_show_the_password() {
     let address = parse("redis://:S3cr3t-word@redis-1");
     for host in ["S3cr3t-word", "a.S3cr3t-word.b", &format!("{}S3cr3t-word", "x".repeat(MOST_HOST - 6))] {
-        let told = address.at(&told_host(host), 7);
+        let told = address.at(&named_host(host), 7);
         let shown = format!("{told} {told:?} {}", told.place());
         assert!(!shown.contains("S3c") && shown.contains(":7"), "{shown}");
     }
     assert_eq!(address.at("S3cr3t-word", 7).to_string(), "redis://***:7");
     assert_eq!(address.at("S3cr3t-word", 7).endpoint, tcp("S3cr3t-word", 7), "the client still connects");
-    let escaped = parse("redis://:a%0Ab@host").at(&told_host("a\nb"), 7);
+    let escaped = parse("redis://:a%0Ab@host").at(&named_host("a\nb"), 7);
     assert_eq!(escaped.to_string(), "redis://***:7");
     assert_eq!(parse("redis://:b:12@host").at("b", 12).to_string(), "redis://***:12");
-    // The URL names that host, so it shows nothing.
+    // The URL already names that host, so the host may be shown.
     assert_eq!(parse("redis://:redis@redis").at("redis", 7).to_string(), "redis://redis:7");
     let access = Access { sentinel_password: Some("hunter2".into()), ..Access::default() };
     let address = RedisAddress::parse("redis-sentinel://:S3cr3t@redis-1/m", &access).unwrap();
@@ -209,4 +217,62 @@ fn a_host_that_a_server_names_does_not_show_the_password() {
         assert_eq!(address.at(host, 7).to_string(), "redis://***:7", "{host}");
     }
     assert_eq!(address.at("redis-1", 7).to_string(), "redis://redis-1:7");
+}
+
+#[test]
+fn an_address_that_a_server_names_knows_all_secrets_of_the_store() {
+    let access = Access { sentinel_password: Some("hunter2".into()), ..Access::default() };
+    let address = RedisAddress::parse("redis-sentinel://:S3cr3t@one,two/m", &access).unwrap();
+    let Endpoint::Master(sentinels) = &address.endpoint else { panic!("{address}") };
+    let node = &sentinels.nodes[1];
+    let master = address.at("three", 7);
+    for text in ["ERR S3cr3t", "ERR hunter2"] {
+        for known in [&address, &master, &master.at("four", 7), node, &node.at("five", 7)] {
+            assert!(known.is_secret_in(text), "{known}: {text}");
+        }
+        assert!(master.clone().without_login().is_secret_in(text), "{text}");
+    }
+}
+
+#[test]
+fn a_password_that_only_the_escape_shows_is_found() {
+    let address = parse("redis://:a%5Ctb@host");
+    assert!(address.is_secret_in("ERR a\tb"));
+    assert!(address.is_secret_in("ERR a\\tb"));
+    assert!(!address.is_secret_in("ERR a b"));
+    assert_eq!(address.at(&named_host("a\tb"), 7).to_string(), "redis://***:7");
+}
+
+#[test]
+fn a_user_whose_name_is_a_password_is_hidden() {
+    let with = |password: &str| Access { password: Some(password.into()), ..Access::default() };
+    for (url, password) in [
+        ("redis://hunter2@host", "hunter2"),
+        ("redis://hunter2:hunter2@host", "hunter2"),
+        ("redis://%68unter2@host", "hunter2"),
+        ("redis-sentinel://hunter2@host/m", "hunter2"),
+        ("redis://6379@host", "6379"),
+    ] {
+        let address = RedisAddress::parse(url, &with(password)).unwrap();
+        let shown = format!("{address} {address:?} {}", address.identity());
+        assert!(shown.contains("://***@host:") && !shown.contains("hunter2"), "{url}: {shown}");
+        assert!(!shown.contains("6379@"), "{url}: {shown}");
+    }
+    let cluster = ClusterAddress::parse("redis-cluster://hunter2@a,b", &with("hunter2")).unwrap();
+    assert_eq!(cluster.to_string(), "redis-cluster://***@a:6379,b:6379");
+    let sentinel = Access { sentinel_password: Some("hunter2".into()), ..with("other") };
+    let address = RedisAddress::parse("redis-sentinel://hunter2@host/m", &sentinel).unwrap();
+    assert_eq!(address.to_string(), "redis-sentinel://***@host:26379/m");
+    assert_eq!(parse("redis://hunter:hunter2@host").to_string(), "redis://hunter@host:6379");
+}
+
+#[test]
+fn a_password_that_is_a_short_number_does_not_hide_the_numbers_of_messages() {
+    for (password, text) in [("6379", "ERR no route to 10.0.0.2:6379"), ("1000", "maxmemory is 1000000")] {
+        let address = parse(&format!("redis://:{password}@host"));
+        assert!(!address.is_secret_in(text), "{text}");
+        assert_eq!(address.at("10.0.0.2", 6379).to_string(), "redis://10.0.0.2:6379");
+    }
+    assert!(parse("redis://:100000@host").is_secret_in("maxmemory is 1000000"));
+    assert!(parse("redis://:12ab@host").is_secret_in("ERR 12ab"));
 }

@@ -1,7 +1,7 @@
 //! Counts the memory that the connections of one store make the client use.
 //!
-//! All connections of a store share one budget: a cluster map or a sentinel can make the client open
-//! many of them. An [`Intake`] counts what one connection has taken of it:
+//! All connections of a store share one budget: a cluster map or a sentinel can make the client
+//! open many of them. A [`ConnectionBudget`] counts what one connection has taken of it:
 //!
 //! - replies count until a pipeline is answered. A pipeline inspects at most 1024 locks, see
 //!   [`listing`](super::listing). [`ROOM`] is enough for 1024 locks with 80 waiters each, for one
@@ -18,18 +18,18 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::reply_scanner::{Excess, ReplyScanner, Room};
+use super::reply_scanner::{ByteLimits, Excess, ReplyScanner};
 
 /// The memory, in bytes, of what a store's connections may receive before the client takes it. If
 /// this is larger, a false server can take more memory; if it is smaller, long lists fail.
-pub const ROOM: Room = Room { replies: 32 << 20, pushes: 16 << 20 };
+pub const ROOM: ByteLimits = ByteLimits { replies: 32 << 20, pushes: 16 << 20 };
 /// The length, in bytes, up to which the buffer of a connection is not charged. If this is larger,
 /// many connections take more memory that is not counted; if it is smaller, the replies to `INFO`
 /// take room in large clusters until the connections end.
 const FREE_BUFFER: u64 = 16 << 10;
 
-/// What is left for the connections of a store, in bytes. All of them run in one thread. The numbers
-/// are atomic only because redis-rs needs a stream that can be sent to other threads.
+/// What is left for the connections of a store, in bytes. All of them run in one thread. The
+/// numbers are atomic only because redis-rs needs a stream that can be sent to other threads.
 #[derive(Debug)]
 pub struct Budget {
     replies: AtomicU64,
@@ -42,15 +42,18 @@ impl Budget {
         Arc::new(Self { replies: ROOM.replies.into(), pushes: ROOM.pushes.into() })
     }
 
-    fn left(&self) -> Room {
-        Room { replies: self.replies.load(Ordering::Relaxed), pushes: self.pushes.load(Ordering::Relaxed) }
+    fn left(&self) -> ByteLimits {
+        ByteLimits {
+            replies: self.replies.load(Ordering::Relaxed),
+            pushes: self.pushes.load(Ordering::Relaxed),
+        }
     }
 }
 
 /// Counts what a connection has received and the client has not taken yet. Gives the memory back to
 /// the budget when it is dropped.
 #[derive(Debug)]
-pub struct Intake {
+pub struct ConnectionBudget {
     budget: Arc<Budget>,
     replies: AtomicU64,
     pushes: AtomicU64,
@@ -59,7 +62,7 @@ pub struct Intake {
     excess: OnceLock<Excess>,
 }
 
-impl Intake {
+impl ConnectionBudget {
     /// Returns the count of a new connection, which takes its memory from `budget`.
     pub fn of(budget: &Arc<Budget>) -> Arc<Self> {
         Arc::new(Self {
@@ -80,7 +83,7 @@ impl Intake {
     pub fn charge<T>(
         &self,
         scanner: &mut ReplyScanner,
-        scan: impl FnOnce(&mut ReplyScanner, &mut Room) -> Result<T, (usize, Excess)>,
+        scan: impl FnOnce(&mut ReplyScanner, &mut ByteLimits) -> Result<T, (usize, Excess)>,
     ) -> Result<T, (usize, Excess)> {
         let before = self.budget.left();
         let mut room = before;
@@ -122,7 +125,7 @@ impl Intake {
     }
 }
 
-impl Drop for Intake {
+impl Drop for ConnectionBudget {
     fn drop(&mut self) {
         self.ended();
     }
@@ -132,18 +135,22 @@ impl Drop for Intake {
 mod tests {
     use super::*;
 
-    fn take(intake: &Intake, scanner: &mut ReplyScanner, bytes: &[u8]) -> Result<(), Excess> {
-        let taken = intake.charge(scanner, |scanner, room| scanner.read(bytes, room));
+    fn take(
+        connection_budget: &ConnectionBudget,
+        scanner: &mut ReplyScanner,
+        bytes: &[u8],
+    ) -> Result<(), Excess> {
+        let taken = connection_budget.charge(scanner, |scanner, room| scanner.read(bytes, room));
         taken.map_err(|(_, excess)| excess)
     }
 
     #[test]
     fn the_connections_of_a_store_share_its_room() {
         let budget = Budget::new();
-        let connections: Vec<_> = (0..9).map(|_| Intake::of(&budget)).collect();
+        let connections: Vec<_> = (0..9).map(|_| ConnectionBudget::of(&budget)).collect();
         let announced = b"$4000000\r\n";
-        for intake in &connections[..8] {
-            assert_eq!(take(intake, &mut ReplyScanner::default(), announced), Ok(()));
+        for connection_budget in &connections[..8] {
+            assert_eq!(take(connection_budget, &mut ReplyScanner::default(), announced), Ok(()));
         }
         let last = take(&connections[8], &mut ReplyScanner::default(), announced);
         assert_eq!((last, connections[8].excess()), (Err(Excess::Replies), Some(Excess::Replies)));
@@ -154,25 +161,25 @@ mod tests {
     #[test]
     fn the_buffer_of_a_connection_is_charged_until_the_connection_ends() {
         let budget = Budget::new();
-        let (intake, mut scanner) = (Intake::of(&budget), ReplyScanner::default());
+        let (connection_budget, mut scanner) = (ConnectionBudget::of(&budget), ReplyScanner::default());
         let reply = [&b"$3000000\r\n"[..], &vec![b'x'; 3_000_000], b"\r\n"].concat();
         for _ in 0..30 {
-            assert_eq!(take(&intake, &mut scanner, &reply), Ok(()));
-            intake.answered();
+            assert_eq!(take(&connection_budget, &mut scanner, &reply), Ok(()));
+            connection_budget.answered();
         }
         assert_eq!(ROOM.replies - budget.left().replies, 3_000_000 - FREE_BUFFER);
-        intake.ended();
+        connection_budget.ended();
         assert_eq!(budget.left(), ROOM);
     }
 
     #[test]
     fn short_replies_and_messages_leave_nothing_charged() {
         let budget = Budget::new();
-        let (intake, mut scanner) = (Intake::of(&budget), ReplyScanner::default());
-        assert_eq!(take(&intake, &mut scanner, b"*1\r\n$2\r\nhi\r\n>1\r\n:1\r\n"), Ok(()));
+        let (connection_budget, mut scanner) = (ConnectionBudget::of(&budget), ReplyScanner::default());
+        assert_eq!(take(&connection_budget, &mut scanner, b"*1\r\n$2\r\nhi\r\n>1\r\n:1\r\n"), Ok(()));
         assert!(budget.left().replies < ROOM.replies && budget.left().pushes < ROOM.pushes);
-        intake.answered();
-        intake.read_all_pushes();
+        connection_budget.answered();
+        connection_budget.read_all_pushes();
         assert_eq!(budget.left(), ROOM);
     }
 }

@@ -1,4 +1,4 @@
-//! Making a connection that is fit for locks.
+//! Makes connections that are fit for locks.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,62 +9,66 @@ use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, Red
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::address::RedisAddress;
-use super::budget::{Budget, Intake};
+use super::budget::{Budget, ConnectionBudget};
 use super::cluster::tag_in;
 use super::dial::{Stream, dial, speaks_tls};
-use super::greeting::{self, End};
-use super::intake::Checked;
-use super::link::{Inlet, Link};
+use super::handshake::{self, End};
+use super::link::{Link, PushInlet};
+use super::metered_stream::MeteredStream;
 use super::scripts::SCRIPTS;
-use super::{distrust, fault};
+use super::{connect_error, fault};
 use crate::store::printable::printable;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The oldest server with everything that the scripts use (`SET … PXAT … GET`, 2021).
+/// The oldest version of Redis that the client accepts. The scripts use `SET … PXAT … GET` and
+/// `GETEX`, which 6.2 (2021) added.
 const OLDEST: (u32, u32) = (6, 2);
 /// The most characters of a version that messages show. If this is smaller, some builds look alike;
 /// if it is larger, a server can make messages longer.
 const MOST_VERSION: usize = 50;
 
-/// What a server is to us.
+/// Says what a server is for the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The store, all of it.
+    /// The server is the whole store.
     Alone,
-    /// A node of a cluster.
+    /// The server is a node of a cluster.
     Node {
-        /// Two hash slots that it has, the better one for a channel first, if it is known to have any.
+        /// Two hash slots of the node, the better one for a channel first. `None` if the client
+        /// knows no slot of the node.
         homes: Option<[u16; 2]>,
     },
 }
 
-/// Connects, logs in, makes sure that the server is fit, makes the scripts known to it, and subscribes to a channel of
-/// the connection's own, if the server lets us.
+/// Connects and logs in, checks that the server is fit for locks, and loads the scripts. Then
+/// subscribes to a channel of the connection's own, if the server speaks RESP3 and the user may
+/// subscribe.
 ///
-/// It takes as long as it takes: time-outs are the business of whoever waits for it.
+/// Has no time-out of its own: the caller sets one.
 ///
 /// The connection takes its memory from `budget`.
 pub async fn connect(address: RedisAddress, role: Role, budget: Arc<Budget>) -> Result<Link, StoreError> {
     let mut stream = dial(&address).await?;
-    let intake = Intake::of(&budget);
-    let replies = exchange(&address, &mut stream, greetings(&address), &intake).await?;
-    if role == Role::Alone && replies.iter().any(|(purpose, reply)| purpose.tells_of_cluster(reply)) {
+    let connection_budget = ConnectionBudget::of(&budget);
+    let replies = exchange(&address, &mut stream, handshake(&address), &connection_budget).await?;
+    if role == Role::Alone && replies.iter().any(|(step, reply)| step.tells_of_cluster(reply)) {
         return Err(fault::in_cluster(&address));
     }
     let mut protocol = ProtocolVersion::RESP2;
     let mut channel = None;
-    // Only with RESP3 may anything else be said on a connection that has subscribed.
-    if replies.iter().any(|(purpose, reply)| *purpose == Purpose::Hello && matches!(reply, Value::Map(_))) {
+    // Only RESP3 permits other commands on a connection that has subscribed.
+    if replies.iter().any(|(step, reply)| *step == HandshakeStep::Hello && matches!(reply, Value::Map(_))) {
         protocol = ProtocolVersion::RESP3;
-        for name in channels(&address, role) {
-            let replies = exchange(&address, &mut stream, subscription(&name), &intake).await?;
+        for name in channels(role) {
+            let words = subscription(&name, address.min_replicas > 0);
+            let replies = exchange(&address, &mut stream, words, &connection_budget).await?;
             if !replies.iter().any(|(_, reply)| matches!(reply, Value::ServerError(_))) {
                 channel = Some(name);
                 break;
             }
         }
     }
-    // Neither user nor database here: that is done.
+    // The handshake has logged in and selected the database already.
     let nobody = RedisConnectionInfo::default().set_skip_set_lib_name().set_protocol(protocol);
     let mut config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let mut inlet = None;
@@ -73,40 +77,41 @@ pub async fn connect(address: RedisAddress, role: Role, budget: Arc<Budget>) -> 
         let torn = Arc::<AtomicBool>::default();
         let tears = torn.clone();
         config = config.set_push_sender(move |push: PushInfo| {
-            // redis-rs takes it for the reply to the next command in line, and then each reply for that to the next.
-            // It is told here before that, so nobody is given a reply that is somebody else's.
+            // redis-rs takes this message for the reply to the next command, and then each reply
+            // for that to the next command. The flag is set before that, so no caller gets the
+            // reply of another one.
             if push.kind == PushKind::SUnsubscribe {
                 tears.store(true, Ordering::Relaxed);
             }
             sender.send(push)
         });
-        inlet = Some(Inlet { channel, pushes, torn });
+        inlet = Some(PushInlet { channel, pushes, torn });
     }
     drop(replies);
-    intake.ended();
-    let stream = Checked::new(stream, intake.clone());
+    connection_budget.ended();
+    let stream = MeteredStream::new(stream, connection_budget.clone());
     let (connection, driver) = MultiplexedConnection::new_with_config(&nobody, stream, config)
         .await
         .map_err(|error| fault::broken(&address, &error, false))?;
-    Ok(Link::new(connection, tokio::spawn(driver), intake, inlet))
+    Ok(Link::new(connection, tokio::spawn(driver), connection_budget, inlet))
 }
 
-/// Says `words` and looks at the reply to each.
+/// Sends the commands in `words`, and checks the reply to each.
 async fn exchange(
     address: &RedisAddress,
     stream: &mut Stream,
-    words: impl Iterator<Item = (Purpose, Cmd)>,
-    intake: &Intake,
-) -> Result<Vec<(Purpose, Value)>, StoreError> {
+    words: impl Iterator<Item = (HandshakeStep, Cmd)>,
+    connection_budget: &ConnectionBudget,
+) -> Result<Vec<(HandshakeStep, Value)>, StoreError> {
     let (purposes, commands): (Vec<_>, Vec<_>) = words.unzip();
-    let replies = greeting::exchange(stream, &commands, intake).await;
-    for (purpose, reply) in purposes.iter().zip(&replies.values) {
-        purpose.check(address, reply)?;
+    let replies = handshake::exchange(stream, &commands, connection_budget).await;
+    for (step, reply) in purposes.iter().zip(&replies.values) {
+        step.check(address, reply)?;
     }
     match replies.end {
-        // A server that wants TLS takes what we say for noise, and hangs up.
+        // A server that wants TLS can't read plain commands, and hangs up.
         Some(_) if address.tls.is_none() && replies.values.is_empty() && speaks_tls(address).await => {
-            Err(distrust::wants_tls(address))
+            Err(connect_error::wants_tls(address))
         }
         Some(End::Nonsense) => Err(fault::not_a_redis(address, false)),
         Some(End::HungUp(error)) => {
@@ -114,16 +119,16 @@ async fn exchange(
                 Value::ServerError(error) => Some(error),
                 _ => None,
             });
-            let unreachable = || distrust::unreachable(address, &error);
+            let unreachable = || connect_error::unreachable(address, &error);
             Err(words.map_or_else(unreachable, |said| fault::refused(address, said)))
         }
         None => Ok(purposes.into_iter().zip(replies.values).collect()),
     }
 }
 
-/// What a command of the greeting is for.
+/// Says what a command of the handshake is for.
 #[derive(Clone, Copy, PartialEq)]
-enum Purpose {
+enum HandshakeStep {
     LogIn,
     Hello,
     Select,
@@ -134,14 +139,14 @@ enum Purpose {
     Subscribe,
 }
 
-/// A command of these words.
+/// Returns the command that consists of `words`.
 pub fn words_of(words: &[&str]) -> Cmd {
     let mut command = Cmd::new();
     command.arg(words);
     command
 }
 
-/// The words that say who we are, if we are somebody.
+/// Returns the command that logs in, if there is a user or a password.
 pub fn login(address: &RedisAddress) -> Option<Cmd> {
     match (address.username.as_deref(), address.password.as_deref()) {
         (None, None) => None,
@@ -150,36 +155,36 @@ pub fn login(address: &RedisAddress) -> Option<Cmd> {
     }
 }
 
-fn greetings(address: &RedisAddress) -> impl Iterator<Item = (Purpose, Cmd)> {
+fn handshake(address: &RedisAddress) -> impl Iterator<Item = (HandshakeStep, Cmd)> {
     let command = words_of;
     let select = (address.database != 0).then(|| command(&["SELECT", &address.database.to_string()]));
-    let login = login(address).map(|login| (Purpose::LogIn, login));
-    // Behind the login and not with it, so that who does not know it can refuse it by itself.
-    let hello = (Purpose::Hello, command(&["HELLO", "3"]));
-    let name = (Purpose::Name, command(&["CLIENT", "SETNAME", "leasehold"]));
-    let version = (Purpose::Version, command(&["INFO", "server"]));
-    let scripts = SCRIPTS.load().into_iter().map(|load| (Purpose::Load, load));
-    // Without a key: only to see whether the user may run scripts at all.
-    let run = (Purpose::Run, command(&["EVALSHA", &SCRIPTS.inspect.hash, "0"]));
+    let login = login(address).map(|login| (HandshakeStep::LogIn, login));
+    // HELLO could also log in. It is a command of its own, so that a server that does not know
+    // HELLO refuses nothing else.
+    let hello = (HandshakeStep::Hello, command(&["HELLO", "3"]));
+    let name = (HandshakeStep::Name, command(&["CLIENT", "SETNAME", "leasehold"]));
+    let version = (HandshakeStep::Version, command(&["INFO", "server"]));
+    let scripts = SCRIPTS.load().into_iter().map(|load| (HandshakeStep::Load, load));
+    // Run a script without keys, to see whether the user may run scripts at all.
+    let run = (HandshakeStep::Run, command(&["EVALSHA", &SCRIPTS.inspect.hash, "0"]));
     login
         .into_iter()
         .chain([hello])
-        .chain(select.map(|select| (Purpose::Select, select)))
+        .chain(select.map(|select| (HandshakeStep::Select, select)))
         .chain([name, version])
         .chain(scripts)
         .chain([run])
 }
 
-/// Returns names for the connection's own channel, the best first. The names are random, because a user who knows one can
-/// send notices and keep the client busy. A user who may list channels, but not subscribe to them, sees the name, but
-/// not the numbers of waiters.
+/// Returns names for the connection's own channel, the best first. The names are random, because a
+/// user who knows a name can send notices and keep the client busy. A user who may list channels,
+/// but not subscribe to them, sees the name, but not the numbers of waiters.
 ///
-/// What is published at a node of a cluster goes to all other nodes, unless the channel lies in a slot that the node has,
-/// and the server is of version 7 or later.
-fn channels(address: &RedisAddress, role: Role) -> impl Iterator<Item = String> + use<> {
-    // Told no fence, whoever is handed a lease has to ask for it, and so to see to it that replicas have it.
-    let mark = if address.min_replicas > 0 { "?" } else { "" };
-    let name = format!("{}{mark}", uuid::Uuid::new_v4());
+/// A node of a cluster forwards published messages to all other nodes. It forwards none from a
+/// sharded channel, which Redis 7 introduced, and whose name lies in a slot of the node. So the
+/// names in slots of the node come first.
+fn channels(role: Role) -> impl Iterator<Item = String> + use<> {
+    let name = uuid::Uuid::new_v4();
     let homes = match role {
         Role::Node { homes } => homes,
         Role::Alone => None,
@@ -189,47 +194,60 @@ fn channels(address: &RedisAddress, role: Role) -> impl Iterator<Item = String> 
     homes.into_iter().flatten().map(sharded).chain([by_itself])
 }
 
-/// The words that let us be told. Nobody knows the channel yet, so nobody gets what is published: a user who may not
-/// publish would wait for what others like it can't say.
-fn subscription(channel: &str) -> impl Iterator<Item = (Purpose, Cmd)> {
+/// Marks the end of the channel's name if its waiters need replicas: `NEEDS_REPLICAS` in
+/// `scripts/parts/waiter_text.lua`.
+const NEEDS_REPLICAS: &str = "?";
+
+/// Returns the commands that subscribe to a channel. The first one publishes an empty message,
+/// before any client listens to the channel. The server refuses it if the user may not publish.
+/// Then the client does not use the channel, and its waiters only poll: releases by clients of the
+/// same user could not send them notices.
+fn subscription(channel: &str, needs_replicas: bool) -> impl Iterator<Item = (HandshakeStep, Cmd)> {
     let [publish, subscribe] =
         if channel.contains('{') { ["SPUBLISH", "SSUBSCRIBE"] } else { ["PUBLISH", "SUBSCRIBE"] };
-    let commands = [words_of(&[publish, channel, ""]), words_of(&[subscribe, channel])];
-    commands.into_iter().map(|command| (Purpose::Subscribe, command))
+    let channel = format!("{channel}{}", if needs_replicas { NEEDS_REPLICAS } else { "" });
+    let commands = [words_of(&[publish, &channel, ""]), words_of(&[subscribe, &channel])];
+    commands.into_iter().map(|command| (HandshakeStep::Subscribe, command))
 }
 
-impl Purpose {
-    /// Whether `reply`, which the server gave to this, says that it is a node of a cluster.
+impl HandshakeStep {
+    /// Returns true if `reply`, the server's reply to this step, says that the server is a node of
+    /// a cluster.
     fn tells_of_cluster(self, reply: &Value) -> bool {
-        self == Purpose::Version
-            && text_of(reply).is_some_and(|text| text.lines().any(|line| line.trim() == "redis_mode:cluster"))
+        self == HandshakeStep::Version && text_of(reply).is_some_and(|text| has_mode(&text, "cluster"))
     }
 
     fn check(self, address: &RedisAddress, reply: &Value) -> Result<(), StoreError> {
         let error = match reply {
             Value::ServerError(error) => error,
-            info if self == Purpose::Version => return check_version(address, info),
+            info if self == HandshakeStep::Version => return check_server(address, info),
             _ => return Ok(()),
         };
         let mut fault = fault::refused(address, error);
-        // Nothing but the greeting was sent.
+        // The client has sent only the handshake so far.
         fault.maybe_done = false;
         match (self, fault.kind) {
-            // Not for the life of the connection: the next one asks again.
-            (Purpose::Hello | Purpose::Subscribe, StoreErrorKind::Loading) => Err(fault),
-            // A server that will be fit in a moment: the connection is kept, and says so to each batch by itself.
+            // The server refuses this step only while it loads. If the client kept the connection,
+            // it would lack notices for as long as it lasts. So the attempt fails, and the next one
+            // repeats the step.
+            (HandshakeStep::Hello | HandshakeStep::Subscribe, StoreErrorKind::Loading) => Err(fault),
+            // This state passes. Keep the connection: until then, the server answers each batch
+            // with the error.
             (_, StoreErrorKind::Loading | StoreErrorKind::ReadOnly | StoreErrorKind::Full) => Ok(()),
-            // Whether we are told of free locks, may name ourselves, or ask for the version, is not worth an error. Who
-            // may not talk to us at all says so to the other commands.
-            (Purpose::Hello | Purpose::Subscribe | Purpose::Name | Purpose::Version, _)
-                if !matches!(error.code(), "NOAUTH" | "DENIED") =>
-            {
-                Ok(())
-            }
-            // A server that was still loading a moment ago has loaded no script; it is told them with the first batch.
-            (Purpose::Run, _) if error.code() == "NOSCRIPT" => Ok(()),
-            // The server's own words about the login may repeat it.
-            (Purpose::LogIn, kind)
+            // The client can do without notices, without a name, and without knowing the version.
+            // NOAUTH and DENIED refuse every command, so they are errors.
+            (
+                HandshakeStep::Hello
+                | HandshakeStep::Subscribe
+                | HandshakeStep::Name
+                | HandshakeStep::Version,
+                _,
+            ) if !matches!(error.code(), "NOAUTH" | "DENIED") => Ok(()),
+            // A server that was still loading its data has refused the scripts. The first batch
+            // sends them again.
+            (HandshakeStep::Run, _) if error.code() == "NOSCRIPT" => Ok(()),
+            // Do not show the server's text: it may repeat the login.
+            (HandshakeStep::LogIn, kind)
                 if matches!(kind, StoreErrorKind::Internal | StoreErrorKind::Unsupported)
                     || address.is_secret_in(&fault::text_of(error)) =>
             {
@@ -243,7 +261,7 @@ impl Purpose {
                 let about_us = matches!(kind, StoreErrorKind::Internal | StoreErrorKind::Unsupported);
                 Err(StoreError::not_done(if about_us { StoreErrorKind::Denied } else { kind }, message))
             }
-            (Purpose::Select, StoreErrorKind::Internal | StoreErrorKind::Unsupported) => {
+            (HandshakeStep::Select, StoreErrorKind::Internal | StoreErrorKind::Unsupported) => {
                 let message = format!(
                     "{address}: the server has no database {}; its `databases` setting says how many there are",
                     address.database
@@ -255,6 +273,11 @@ impl Purpose {
     }
 }
 
+/// Returns true if a reply to `INFO server` has that mode.
+fn has_mode(info: &str, mode: &str) -> bool {
+    info.lines().any(|line| line.trim().strip_prefix("redis_mode:") == Some(mode))
+}
+
 fn text_of(info: &Value) -> Option<Cow<'_, str>> {
     match info {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes)),
@@ -263,12 +286,16 @@ fn text_of(info: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A server that tells no version is taken for new enough: the scripts would say.
-fn check_version(address: &RedisAddress, info: &Value) -> Result<(), StoreError> {
+/// Checks the version and the kind of server in a reply to `INFO server`. A reply without a version
+/// is not from a Redis server.
+fn check_server(address: &RedisAddress, info: &Value) -> Result<(), StoreError> {
     let Some(text) = text_of(info) else { return Err(fault::not_a_redis(address, false)) };
     let Some(version) = text.lines().find_map(|line| line.strip_prefix("redis_version:")) else {
         return Err(fault::not_a_redis(address, false));
     };
+    if has_mode(&text, "sentinel") {
+        return Err(fault::is_sentinel(address));
+    }
     let mut parts = version.trim().split('.').map_while(|part| part.parse::<u32>().ok());
     if (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= OLDEST {
         return Ok(());

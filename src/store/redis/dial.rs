@@ -1,4 +1,4 @@
-//! The way to a server: a socket that is fit for locks, and TLS on it where the URL says so.
+//! Opens a socket to a server, with TLS if the URL says so.
 
 use std::io::{self, ErrorKind};
 use std::pin::pin;
@@ -8,34 +8,42 @@ use futures_util::future::select_ok;
 use redis::aio::AsyncStream;
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::{self, InvalidMessage};
 
-use super::address::{Endpoint, RedisAddress};
-use super::{distrust, fault};
+use super::address::RedisAddress;
+use super::endpoint::Endpoint;
+use super::{connect_error, fault};
 use crate::store::{StoreError, StoreErrorKind, Tls};
 
-/// After how long without a sign from the other side the kernel asks for one, and how often it asks.
+/// How long a connection is silent before the kernel probes it, and the time between two probes. If
+/// this is smaller, idle connections cause more traffic; if it is larger, the client notices later
+/// that the server's machine is gone.
 const KEEPALIVE: Duration = Duration::from_secs(5);
-/// How long sent data may stay unacknowledged before the kernel gives the connection up: well below the quarter of an
-/// hour that it would try otherwise, above what a slow network needs.
+/// How long sent data may stay unacknowledged before the kernel gives the connection up. The
+/// kernel's default is about 15 minutes. If this is smaller, connections over slow networks break;
+/// if it is larger, the client stays longer on a connection that leads nowhere.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
-/// How long a handshake goes unanswered before we see whether the server speaks TLS at all; and how long that may take.
+/// How long a TLS handshake goes unanswered before the client checks whether the server speaks TLS
+/// at all, and how long that check may take. If this is smaller, the check may miss a slow server;
+/// if it is larger, the error comes later.
 const SILENCE: Duration = Duration::from_millis(300);
 
 pub type Stream = Box<dyn AsyncStream + Send + Unpin>;
 
-/// Connects. It takes as long as it takes: time-outs are the business of whoever waits for it.
+/// Connects. Has no time-out of its own: the caller sets one.
 pub async fn dial(address: &RedisAddress) -> Result<Stream, StoreError> {
-    let unreachable = |error| distrust::unreachable(address, &error);
+    let unreachable = |error| connect_error::unreachable(address, &error);
     match (&address.endpoint, &address.tls) {
-        (Endpoint::Tcp(host, port), None) => Ok(Box::new(dial_tcp(host, *port).await.map_err(unreachable)?)),
+        (Endpoint::Tcp(host, port), None) => {
+            Ok(Box::new(dial_tcp(address, host, *port).await.map_err(unreachable)?))
+        }
         (Endpoint::Tcp(host, port), Some(tls)) => {
-            let stream = dial_tcp(host, *port).await.map_err(unreachable)?;
+            let stream = dial_tcp(address, host, *port).await.map_err(unreachable)?;
             Ok(Box::new(shake_hands(address, tls, (host, *port), stream).await?))
         }
         #[cfg(unix)]
@@ -44,15 +52,16 @@ pub async fn dial(address: &RedisAddress) -> Result<Stream, StoreError> {
         }
         #[cfg(not(unix))]
         (Endpoint::Unix(_), _) => Err(unreachable(ErrorKind::Unsupported.into())),
-        // Whoever dials knows by then which server it is.
+        // The caller has found out before which server is the master.
         (Endpoint::Master(_), _) => Err(unreachable(ErrorKind::Unsupported.into())),
     }
 }
 
-async fn dial_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    // All addresses of a name at once: localhost is ::1 and 127.0.0.1, and mostly one of them answers.
-    let places = lookup_host((host, port)).await?;
-    let attempts: Vec<_> = places.map(|place| Box::pin(TcpStream::connect(place))).collect();
+async fn dial_tcp(address: &RedisAddress, host: &str, port: u16) -> io::Result<TcpStream> {
+    // All addresses of a name at once: localhost is ::1 and 127.0.0.1, and mostly one of them
+    // answers.
+    let places = address.lookups.addresses(host, port).await?;
+    let attempts: Vec<_> = places.into_iter().map(|place| Box::pin(TcpStream::connect(place))).collect();
     if attempts.is_empty() {
         return Err(io::Error::other("the name has no address"));
     }
@@ -66,7 +75,7 @@ async fn dial_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Makes `stream` a connection to the server that is meant, and to nobody else.
+/// Begins TLS on `stream`. Returns an error if the client can't trust the server.
 async fn shake_hands(
     address: &RedisAddress,
     tls: &Tls,
@@ -76,44 +85,46 @@ async fn shake_hands(
     let untrusted =
         |why| StoreError::not_done(StoreErrorKind::Untrusted, format!("{address} can't be trusted: {why}"));
     let config = tls.config().await.map_err(untrusted)?;
-    // A server may have named the host.
+    // A server may have named the host, so the host may contain the password.
     let named = |why: String| untrusted(fault::without_secrets(address, &why, &why).to_owned());
     let name = tls.server_name(host).map_err(named)?;
     let mut handshake = pin!(TlsConnector::from(config).connect(name, stream));
-    // A Redis server that speaks no TLS takes our first words for the begin of a line, and waits for its end for ever.
+    // A Redis server without TLS takes the first bytes of the handshake for the beginning of a
+    // line, and waits for the end of that line without limit.
     let silent_in_tls = async {
         sleep(SILENCE).await;
-        speaks_plain(host, port).await
+        speaks_plain(address, host, port).await
     };
     let shaken = tokio::select! {
         biased;
         shaken = &mut handshake => shaken,
-        true = silent_in_tls => return Err(distrust::no_tls(address)),
+        true = silent_in_tls => return Err(connect_error::no_tls(address)),
         else => handshake.await,
     };
     shaken.map_err(|error| match error.kind() {
-        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => distrust::broken_off(address, &error),
-        _ => distrust::unreachable(address, &error),
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => connect_error::broken_off(address, &error),
+        _ => connect_error::unreachable(address, &error),
     })
 }
 
-/// Whether somebody there speaks the Redis protocol in plain. Tells them nothing.
-async fn speaks_plain(host: &str, port: u16) -> bool {
+/// Returns true if the server speaks the Redis protocol in plain. Tells the server nothing.
+async fn speaks_plain(address: &RedisAddress, host: &str, port: u16) -> bool {
     let question = async {
-        let mut stream = dial_tcp(host, port).await?;
+        let mut stream = dial_tcp(address, host, port).await?;
         stream.write_all(b"PING\r\n").await?;
         stream.read_u8().await
     };
     matches!(timeout(SILENCE, question).await, Ok(Ok(b'+' | b'-')))
 }
 
-/// Whether the server, which did not answer in plain, speaks TLS. Tells it nothing: whoever it is, it is not trusted.
+/// Returns true if the server, which did not answer in plain, speaks TLS. Tells the server nothing,
+/// because it is not trusted.
 pub async fn speaks_tls(address: &RedisAddress) -> bool {
     let Endpoint::Tcp(host, port) = &address.endpoint else { return false };
     let question = async {
-        let nobody = Tls::distrustful();
+        let nobody = Tls::trusting_nobody();
         let (Ok(config), Ok(name)) = (nobody.config().await, nobody.server_name(host)) else { return false };
-        let Ok(stream) = dial_tcp(host, *port).await else { return false };
+        let Ok(stream) = dial_tcp(address, host, *port).await else { return false };
         let Err(error) = TlsConnector::from(config).connect(name, stream).await else { return true };
         let said = error.get_ref().and_then(|error| error.downcast_ref());
         said.is_some_and(|said: &rustls::Error| {

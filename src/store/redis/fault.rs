@@ -1,4 +1,4 @@
-//! What goes wrong with a Redis server, in the contract's words.
+//! Turns the errors of Redis servers into store errors.
 
 use redis::{ErrorKind, RedisError, ServerError};
 
@@ -12,7 +12,7 @@ use crate::store::{StoreError, StoreErrorKind};
 /// to 150. If this is larger, a server could fill logs; if it is smaller, messages lose their end.
 const MOST_SAID: usize = 200;
 
-/// What the user of an ACL must be allowed, for messages.
+/// The ACL rights that a user needs, for messages.
 const RIGHTS: &str = "the user needs the keys ~PREFIX* and ~{* and the commands +set +get +getex +mget +del +type \
                       +exists +pttl +pexpire +pexpireat +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zcard \
                       +zscore +zrank +hset +hget +hdel +time +evalsha +script|load; to be told of free locks, \
@@ -20,42 +20,53 @@ const RIGHTS: &str = "the user needs the keys ~PREFIX* and ~{* and the commands 
                       +pubsub|numsub, in a cluster with +ssubscribe +spublish +pubsub|shardnumsub +cluster|slots; \
                       with minReplicas +wait; to list locks +scan";
 
-/// What to do about a login that was refused.
+/// The advice for a refused login.
 pub const CREDENTIALS: &str = "check user and password; a password alone is written redis://:PASSWORD@host";
 
-/// What to do about a node of a cluster that was taken for a server by itself.
+/// The advice if a `redis://` URL names a node of a cluster.
 const IN_CLUSTER: &str = "it is a node of a Redis Cluster: use redis-cluster:// in place of redis://";
 
-/// A node of a cluster that was taken for a server by itself.
+/// Returns the error if a `redis://` URL names a node of a cluster.
 pub fn in_cluster(address: &RedisAddress) -> StoreError {
     let message = format!("{address} can't be used by itself: {IN_CLUSTER}");
     StoreError::not_done(StoreErrorKind::Unsupported, message)
 }
 
-/// Whether the user lacks a right; the last two are what a script meets, in Redis 6.2 and in later ones.
+/// Returns the error if a `redis://` URL names a Sentinel.
+pub fn is_sentinel(address: &RedisAddress) -> StoreError {
+    let message = format!(
+        "{address} is a Sentinel, which keeps no locks: use redis-sentinel://, with the name of the master as the path"
+    );
+    StoreError::not_done(StoreErrorKind::Unsupported, message)
+}
+
+/// Returns true if the server says that the user lacks a right. The last two texts come from
+/// scripts, in Redis 6.2 and in later versions.
 fn is_of_rights(said: &str) -> bool {
     said.starts_with("NOPERM") || said.contains("user executing the script") || said.contains("ACL failure")
 }
 
-/// Whether that is the right to a key or a channel, and not to a command. Redis names the user too, who may be called anything.
+/// Returns true if the user lacks the right to a key or a channel, and not to a command. Redis also
+/// names the user, and that name may be any text.
 fn is_of_one_key(said: &str) -> bool {
     said.contains(" to access ") || said.contains(" can't access ")
 }
 
-/// An error that the server answered to a request or to a whole group of them.
+/// Returns the error for a server's reply that refuses a request or a group of requests.
 pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
     let Words { said, broken_off } = words(error);
     let shown = without_secrets(address, &text_of(error), &said);
     let (kind, advice) = match said.split(' ').next().unwrap_or_default() {
-        // Others may well have the rights to theirs.
+        // The user may have the rights to other keys.
         _ if is_of_rights(&said) && is_of_one_key(&said) => (StoreErrorKind::Forbidden, RIGHTS.into()),
         _ if is_of_rights(&said) => (StoreErrorKind::Denied, RIGHTS.into()),
         "LOADING" => {
             (StoreErrorKind::Loading, "it is reading its data from disk and will answer soon".into())
         }
-        "BUSY" => {
-            (StoreErrorKind::Loading, "somebody's script runs too long there; SCRIPT KILL ends it".into())
-        }
+        "BUSY" => (
+            StoreErrorKind::Loading,
+            "a script of another client runs too long there; SCRIPT KILL ends it".into(),
+        ),
         "READONLY" | "MASTERDOWN" => (
             StoreErrorKind::ReadOnly,
             "it is a replica; after a failover give the new master's address".into(),
@@ -85,12 +96,12 @@ pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
     StoreError { maybe_done, ..StoreError::not_done(kind, format!("{address} refused ({shown}): {advice}")) }
 }
 
-/// What a server said.
+/// The error of a server, prepared for messages.
 struct Words {
-    /// Beginning with the word that tells the error's kind, and without what it repeats of ours: that may have a
-    /// token or a password in it.
+    /// The error's text. It begins with the word that names the kind of error. It does not have the
+    /// arguments that the server repeats, because they may contain a token or a password.
     said: String,
-    /// Whether a script was broken off, and may have done its work for some locks.
+    /// True if a script failed halfway, and may have done its work for some locks.
     broken_off: bool,
 }
 
@@ -99,13 +110,15 @@ pub fn text_of(error: &ServerError) -> String {
     format!("{} {}", error.code(), error.details().unwrap_or_default())
 }
 
-/// Returns the server's error, escaped for messages. If it contains the password, returns a fixed text instead.
+/// Returns the server's error, escaped for messages. If it contains the password, returns a fixed
+/// text instead.
 pub fn said_by(address: &RedisAddress, error: &ServerError) -> String {
     without_secrets(address, &text_of(error), &words(error).said).to_owned()
 }
 
-/// Returns `shown`, the short form of a server's `text`, or a fixed text if `text` contains the password. A hostile server
-/// may repeat the password anywhere. Searches the whole `text`, because `shown` may be cut in the middle of the password.
+/// Returns `shown`, the short form of a server's `text`, or a fixed text if `text` contains the
+/// password. A hostile server may repeat the password anywhere. Searches the whole `text`, because
+/// `shown` may be cut in the middle of the password.
 pub fn without_secrets<'a>(address: &RedisAddress, text: &str, shown: &'a str) -> &'a str {
     if address.is_secret_in(text) { "a text that contains the password" } else { shown }
 }
@@ -113,8 +126,9 @@ pub fn without_secrets<'a>(address: &RedisAddress, text: &str, shown: &'a str) -
 fn words(error: &ServerError) -> Words {
     const IN_SCRIPT: &str = "@user_script: ";
     let text = text_of(error);
-    // Redis 6.2 puts the place in the script before the error, later ones behind it:
-    // "@user_script: 29: -READONLY You can't …", "READONLY You can't … script: HASH, on @user_script:29."
+    // Redis 6.2 writes the place in the script before the error, and later versions write it after
+    // the error: "@user_script: 29: -READONLY You can't …", "READONLY You can't … script: HASH, on
+    // @user_script:29."
     let broken_off = text.contains("Error running script") || text.contains(" script: ");
     let said = text.rfind(IN_SCRIPT).map_or(&text[..], |place| {
         text[place + IN_SCRIPT.len()..].trim_start_matches(|c: char| c.is_ascii_digit() || ": -".contains(c))
@@ -124,7 +138,8 @@ fn words(error: &ServerError) -> Words {
     Words { said, broken_off }
 }
 
-/// An error of the connection. `sent` says whether requests may have reached the server.
+/// Returns the error of requests whose connection failed. `sent` is true if requests may have
+/// reached the server.
 pub fn broken(address: &RedisAddress, error: &RedisError, sent: bool) -> StoreError {
     let (kind, message) = match error.kind() {
         ErrorKind::Io => (
@@ -161,7 +176,8 @@ pub fn told_too_much(address: &ClusterAddress) -> StoreError {
     StoreError::not_done(StoreErrorKind::Internal, message)
 }
 
-/// What answers speaks no RESP, or says what no Redis says.
+/// Returns the error if the other side does not speak RESP, or sends what no Redis server sends.
+/// `sent` is true if requests may have reached it.
 pub fn not_a_redis(address: &RedisAddress, sent: bool) -> StoreError {
     let message =
         format!("what answers at {address} is not a Redis server that we understand; check host and port");
@@ -208,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_to_one_key_is_told_from_that_to_a_command_whatever_the_user_is_called() {
+    fn a_missing_right_to_a_key_is_told_from_one_to_a_command_for_any_user_name() {
         for (said, of_one_key) in [
             ("NOPERM this user has no permissions to access one of the keys used as arguments", true),
             ("NOPERM No permissions to access a key", true),

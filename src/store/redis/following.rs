@@ -7,12 +7,14 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::address::Endpoint;
+use super::endpoint::Endpoint;
 use super::link::Link;
+use super::order;
 use super::releases::Released;
 use super::sentinel::survey::Survey;
-use super::sentinel::watch::Watch;
-use super::{Limit, RedisStore, State, order};
+use super::sentinel::watcher::SentinelWatcher;
+use super::store::{RedisStore, State};
+use super::time_limit::TimeLimit;
 use crate::store::{Answer, Listener, Notice, Reply, Request, StoreError, StoreErrorKind, all_failed};
 
 /// How long the store tries to reach a new master by itself. After that, the next request connects.
@@ -49,13 +51,14 @@ impl RedisStore {
     /// under way. A new connection to the master makes the client ask them again.
     pub(super) fn may_wait_for_sentinels(&self) -> bool {
         let has_link = matches!(&*self.state.borrow(), State::Connected(link) if !link.is_dead());
-        self.has_sentinels() && !(self.listens.get() && has_link && self.lookout.is_surveyed())
+        self.has_sentinels() && !(self.listens.get() && has_link && self.master_tracker.is_surveyed())
     }
 
-    /// Returns true if `link` leads to the server that is the master as far as the lookout knows.
+    /// Returns true if `link` leads to the server that is the master as far as the master tracker
+    /// knows.
     fn leads_to_master(&self, link: &Link) -> bool {
         link.server().is_none_or(|server| match &server.endpoint {
-            Endpoint::Tcp(host, port) => self.lookout.is_master(host, *port),
+            Endpoint::Tcp(host, port) => self.master_tracker.is_master(host, *port),
             Endpoint::Unix(_) | Endpoint::Master(_) => true,
         })
     }
@@ -73,14 +76,14 @@ impl RedisStore {
                 store.leave();
             }
         };
-        let watch = Watch::begin(sentinels, self.lookout.clone(), self.budget.clone());
-        self.tasks.borrow_mut().spawn_local(watch.run(switched));
+        let watcher = SentinelWatcher::begin(sentinels, self.master_tracker.clone(), self.budget.clone());
+        self.tasks.borrow_mut().spawn_local(watcher.run(switched));
     }
 
     /// Notes which master `link` leads to. Returns true if the connection before led to another
     /// master.
     pub(super) fn follow(&self, link: &Link) -> bool {
-        link.server().is_some_and(|server| self.lookout.connected(&server.endpoint))
+        link.server().is_some_and(|server| self.master_tracker.connected(&server.endpoint))
     }
 
     /// Gives up the connection to the old master, and connects to the new one.
@@ -100,7 +103,7 @@ impl RedisStore {
             let end = Instant::now() + PATIENCE;
             while Instant::now() < end {
                 let Some(store) = me.upgrade() else { return };
-                let limit = Limit { deadline: Instant::now() + ATTEMPT, timeout: ATTEMPT };
+                let limit = TimeLimit { deadline: Instant::now() + ATTEMPT, timeout: ATTEMPT };
                 if store.link(limit).await.is_ok() {
                     return;
                 }
@@ -120,7 +123,7 @@ impl RedisStore {
     /// Repeats the last releases at a new master, which may not have received them from the old
     /// one. Then tells the engine, so that holders renew and waiters ask again.
     pub(super) fn move_on(&self) {
-        self.releases.borrow_mut().owe_all();
+        self.releases.borrow_mut().keep_all();
         let (me, listener) = (self.me.clone(), self.listener.get().cloned());
         self.spawn(async move {
             if let Some(store) = me.upgrade()
@@ -168,7 +171,7 @@ impl RedisStore {
                 used: None,
             };
             let batch: Vec<_> = part.iter().map(release).collect();
-            let limit = Limit { deadline: Instant::now() + ATTEMPT, timeout: ATTEMPT };
+            let limit = TimeLimit { deadline: Instant::now() + ATTEMPT, timeout: ATTEMPT };
             let answers = self.run(&batch, limit, false).await.answers.into_iter().flatten();
             let failed = part.into_iter().zip(answers).filter(|(_, answer)| answer.is_err());
             let failed: Vec<Released> = failed.map(|(released, _)| released).collect();
@@ -182,12 +185,12 @@ impl RedisStore {
     /// Sends a batch to the server. While a failover is under way, requests that begin or prolong a
     /// lease wait for its end, and so do later requests for the same tokens. All other requests are
     /// sent at once.
-    pub(super) async fn run_when_settled(&self, batch: &[Request], limit: Limit) -> Vec<Answer> {
+    pub(super) async fn run_when_settled(&self, batch: &[Request], limit: TimeLimit) -> Vec<Answer> {
         if !self.has_sentinels() {
             return self.run(batch, limit, false).await.answers.into_iter().flatten().collect();
         }
         let (now, later) =
-            if self.lookout.is_unsettled() { order::split(batch) } else { (Vec::new(), Vec::new()) };
+            if self.master_tracker.is_unsettled() { order::split(batch) } else { (Vec::new(), Vec::new()) };
         if later.is_empty() {
             return self.run_and_check(batch, limit).await;
         }
@@ -196,7 +199,7 @@ impl RedisStore {
         let at_once =
             async { if first.is_empty() { Vec::new() } else { self.run_and_check(&first, limit).await } };
         // The second part may be about the same tokens, so it has to come after the first one.
-        let (first, is_settled) = futures_util::join!(at_once, self.lookout.settled(limit.deadline));
+        let (first, is_settled) = futures_util::join!(at_once, self.master_tracker.settled(limit.deadline));
         // Replicas may still be connecting to the new master. With little time left, they would not
         // acknowledge the lease in time. If the request fails now, the engine repeats it with its
         // whole time-out.
@@ -216,16 +219,16 @@ impl RedisStore {
     /// Sends a batch to the server. If a failover began or ended meanwhile, turns each grant into
     /// an error: the new master may not know the lease. For the same reason, no grant counts before
     /// the sentinels have said whether a failover is under way. Remembers the releases.
-    async fn run_and_check(&self, batch: &[Request], limit: Limit) -> Vec<Answer> {
-        let switches = self.lookout.switches();
+    async fn run_and_check(&self, batch: &[Request], limit: TimeLimit) -> Vec<Answer> {
+        let switches = self.master_tracker.switches();
         let mut answers: Vec<Answer> =
             self.run(batch, limit, false).await.answers.into_iter().flatten().collect();
         if answers.iter().any(is_grant) {
-            self.lookout.surveyed(limit.deadline).await;
+            self.master_tracker.surveyed(limit.deadline).await;
         }
-        let switched = self.lookout.switches() != switches;
-        let unsettled = switched || self.lookout.is_unsettled();
-        let is_surveyed = self.lookout.is_surveyed();
+        let switched = self.master_tracker.switches() != switches;
+        let unsettled = switched || self.master_tracker.is_unsettled();
+        let is_surveyed = self.master_tracker.is_surveyed();
         let now = Instant::now();
         let mut released_too_late = false;
         for (request, answer) in batch.iter().zip(&mut answers) {
@@ -242,7 +245,7 @@ impl RedisStore {
             }
         }
         if released_too_late {
-            self.releases.borrow_mut().owe_all();
+            self.releases.borrow_mut().keep_all();
             self.repeat_releases();
         }
         answers
@@ -276,10 +279,10 @@ impl RedisStore {
         if !self.has_sentinels() {
             return listener.clone();
         }
-        let (lookout, listener) = (self.lookout.clone(), listener.clone());
+        let (master_tracker, listener) = (self.master_tracker.clone(), listener.clone());
         Rc::new(move |notice| match notice {
             Notice::Granted { number, fence: Some(_) }
-                if lookout.is_unsettled() || !lookout.is_surveyed() =>
+                if master_tracker.is_unsettled() || !master_tracker.is_surveyed() =>
             {
                 listener(Notice::Granted { number, fence: None });
             }
@@ -292,6 +295,6 @@ impl RedisStore {
         *self.tasks.borrow_mut() = JoinSet::new();
         self.repeats.set(false);
         self.listens.set(false);
-        self.lookout.survey(|survey| *survey = Survey::default());
+        self.master_tracker.survey(|survey| *survey = Survey::default());
     }
 }

@@ -1,4 +1,4 @@
-//! One connection, and what is under way on it.
+//! One connection, and the pipelines that are in flight on it.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::RedisAddress;
-use super::budget::{Budget, Intake};
+use super::budget::{Budget, ConnectionBudget};
 use super::reply_scanner::Excess;
 
 /// A connection to a server. All batches share it; replies come in the order of the requests.
@@ -21,50 +21,51 @@ pub struct Link {
     connection: MultiplexedConnection,
     /// Reads and writes the socket. It ends when the connection does.
     driver: JoinHandle<()>,
-    /// Nothing more is sent. Who still waits for an answer here may; the last one to leave closes the connection.
+    /// True if no further batch may use the connection. Batches in flight still wait for their
+    /// answers, and the last one closes the connection.
     given_up: Cell<bool>,
-    /// When each unanswered pipeline was sent, the oldest in front.
+    /// The number of each unanswered pipeline and when it was sent, the oldest in front.
     in_flight: RefCell<VecDeque<(u64, Instant)>>,
     sent: Cell<u64>,
     /// The channel to which the connection has subscribed.
     channel: Option<String>,
     pushes: Cell<Option<UnboundedReceiver<PushInfo>>>,
     server: OnceCell<RedisAddress>,
-    intake: Arc<Intake>,
+    connection_budget: Arc<ConnectionBudget>,
     torn: Arc<AtomicBool>,
-    /// Whether a reply did not fit its request.
+    /// True if a reply did not fit its request.
     out_of_step: Cell<bool>,
 }
 
-/// Where a connection is told what it did not ask for.
-pub struct Inlet {
+/// The messages that a server pushes over a connection.
+pub struct PushInlet {
     pub channel: String,
     pub pushes: UnboundedReceiver<PushInfo>,
-    /// Whether replies may have come to belong to other requests than they seem to.
+    /// True if redis-rs may assign replies to the wrong requests.
     pub torn: Arc<AtomicBool>,
 }
 
-/// Why a pipeline got no replies.
-pub enum Cut {
-    /// Its time is over.
+/// Says why a pipeline got no replies.
+pub enum Disconnect {
+    /// The time of the batch is over.
     TimedOut,
-    /// The connection broke, or what came was no RESP.
+    /// The connection broke, or the server sent something other than RESP.
     Broken(RedisError),
-    /// It is not known to whom what came belongs.
+    /// The client can't know which requests the replies belong to.
     Torn,
     /// A reply did not fit its request, so each reply may belong to another request.
     OutOfStep,
-    /// The server sent more than a bound allows.
+    /// The server sent more than a limit permits.
     TooMuch(Excess),
 }
 
 impl Link {
-    /// The connection whose socket is served by the task `driver`.
+    /// Returns a link over `connection`. The task `driver` reads and writes its socket.
     pub fn new(
         connection: MultiplexedConnection,
         driver: JoinHandle<()>,
-        intake: Arc<Intake>,
-        inlet: Option<Inlet>,
+        connection_budget: Arc<ConnectionBudget>,
+        inlet: Option<PushInlet>,
     ) -> Self {
         let torn = inlet.as_ref().map(|inlet| inlet.torn.clone()).unwrap_or_default();
         let (channel, pushes) = inlet.map(|inlet| (inlet.channel, inlet.pushes)).unzip();
@@ -77,43 +78,44 @@ impl Link {
             channel,
             pushes: Cell::new(pushes),
             server: OnceCell::new(),
-            intake,
+            connection_budget,
             torn,
             out_of_step: Cell::new(false),
         }
     }
 
-    /// The connection leads to `server`, which was found out for it.
+    /// Notes that the connection leads to `server`, which sentinels named.
     pub fn leads_to(&self, server: RedisAddress) {
         let _ = self.server.set(server);
     }
 
-    /// Which server it leads to, if that was not known before.
+    /// Returns the server that sentinels named for this connection. Returns `None` if the store's
+    /// address is that of the server.
     pub fn server(&self) -> Option<&RedisAddress> {
         self.server.get()
     }
 
-    /// The channel over which those who wait are sent notices, if they are.
+    /// Returns the channel for the waiters' notices, if there is one.
     pub fn channel(&self) -> Option<&str> {
         self.channel.as_deref()
     }
 
-    /// What comes over the channel, for the first who asks.
+    /// Takes the messages that the server pushes. Later calls return `None`.
     pub fn take_pushes(&self) -> Option<UnboundedReceiver<PushInfo>> {
         self.pushes.take()
     }
 
     /// Notes that the client has read all messages.
     pub fn read_all_pushes(&self) {
-        self.intake.read_all_pushes();
+        self.connection_budget.read_all_pushes();
     }
 
     /// Returns the budget from which the connection takes its memory.
     pub fn budget(&self) -> &Arc<Budget> {
-        self.intake.budget()
+        self.connection_budget.budget()
     }
 
-    /// Nothing more is to be sent.
+    /// Notes that no further batch may use the connection.
     pub fn give_up(&self) {
         self.given_up.set(true);
     }
@@ -125,42 +127,44 @@ impl Link {
         self.given_up.set(true);
     }
 
-    /// Whether nothing can be sent any more. A connection that the server closed while it was idle is known to be
-    /// dead before anything is lost on it.
+    /// Returns true if nothing can be sent any more. If the server closes an idle connection, this
+    /// is known before a request is lost on it.
     pub fn is_dead(&self) -> bool {
         self.given_up.get() || self.driver.is_finished() || self.torn.load(Ordering::Relaxed)
     }
 
-    /// Sends `pipeline` and waits for its replies until `deadline`, which is `timeout` after its batch came.
+    /// Sends `pipeline` and waits for its replies until `deadline`, which is `timeout` after its
+    /// batch came.
     pub async fn send(
         &self,
         pipeline: &Pipeline,
         deadline: Instant,
         timeout: Duration,
-    ) -> Result<Vec<Value>, Cut> {
-        let flight = Flight::begin(self);
+    ) -> Result<Vec<Value>, Disconnect> {
+        let flight = InFlightGuard::begin(self);
         let mut connection = self.connection.clone();
         let replies = connection.send_packed_commands(pipeline, 0, pipeline.len());
         let outcome = timeout_at(deadline, replies).await;
         if matches!(outcome, Ok(Ok(_))) {
-            self.intake.answered();
+            self.connection_budget.answered();
         }
         match outcome {
-            Ok(Ok(_)) if self.torn.load(Ordering::Relaxed) => Err(Cut::Torn),
-            Ok(Ok(_)) if self.out_of_step.get() => Err(Cut::OutOfStep),
+            Ok(Ok(_)) if self.torn.load(Ordering::Relaxed) => Err(Disconnect::Torn),
+            Ok(Ok(_)) if self.out_of_step.get() => Err(Disconnect::OutOfStep),
             Ok(Ok(replies)) => Ok(replies),
             Ok(Err(error)) => {
                 self.given_up.set(true);
-                Err(self.intake.excess().map_or(Cut::Broken(error), Cut::TooMuch))
+                Err(self.connection_budget.excess().map_or(Disconnect::Broken(error), Disconnect::TooMuch))
             }
             Err(_) => {
-                // A batch that waited long for the connection says little about it; one that had all of its time
-                // on it says that the server hangs or the network swallows what we send. An eighth of tolerance,
-                // because packing takes time, too.
+                // If the oldest pipeline has had nearly the whole time-out on this connection, the
+                // server hangs, or the network loses the data. If the batch spent its time waiting
+                // for the connection, this says little about the server. Tolerate an eighth of the
+                // time-out, because encoding takes time, too.
                 if flight.oldest().elapsed() >= timeout - timeout / 8 {
                     self.given_up.set(true);
                 }
-                Err(Cut::TimedOut)
+                Err(Disconnect::TimedOut)
             }
         }
     }
@@ -172,13 +176,13 @@ impl Drop for Link {
     }
 }
 
-/// A pipeline's entry among those in flight, for as long as somebody waits for it.
-struct Flight<'a> {
+/// Keeps a pipeline among those in flight for as long as its caller waits.
+struct InFlightGuard<'a> {
     link: &'a Link,
     number: u64,
 }
 
-impl<'a> Flight<'a> {
+impl<'a> InFlightGuard<'a> {
     fn begin(link: &'a Link) -> Self {
         let number = link.sent.get();
         link.sent.set(number + 1);
@@ -186,13 +190,13 @@ impl<'a> Flight<'a> {
         Self { link, number }
     }
 
-    /// When the oldest pipeline that is still unanswered was sent.
+    /// Returns when the oldest unanswered pipeline was sent.
     fn oldest(&self) -> Instant {
         self.link.in_flight.borrow().front().map_or_else(Instant::now, |&(_, sent)| sent)
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         let mut in_flight = self.link.in_flight.borrow_mut();
         if let Some(place) = in_flight.iter().position(|&(number, _)| number == self.number) {

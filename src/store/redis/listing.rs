@@ -1,7 +1,8 @@
-//! Which locks there are at a server.
+//! Lists the locks at a server.
 //!
-//! By SCAN, a bounded number of keys at a time, so that nobody waits for long, and never by KEYS, for which everybody waits
-//! ("SCAN", Redis documentation: what is there from the first to the last call is told, perhaps more than once).
+//! Uses SCAN, which looks at a limited number of keys at a time. KEYS would make all clients wait
+//! until the server has looked at every key. SCAN returns each key that exists from its first to
+//! its last call, perhaps more than once ("SCAN", Redis documentation).
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -11,13 +12,17 @@ use rustc_hash::FxHashSet;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
+use super::fault;
 use super::side_keys::lock_beside;
-use super::{Limit, RedisStore, cut_off, fault};
+use super::store::RedisStore;
+use super::time_limit::TimeLimit;
 use crate::lease::Key;
-use crate::store::listing::{self, Listing, Wanted};
+use crate::store::listing::{ListFilter, Listing};
+use crate::store::listing_batch;
 use crate::store::{Answer, Reply, Request, StoreError};
 
-/// How many keys the server looks at in one go.
+/// How many keys the server looks at per SCAN. If this is larger, other clients wait for longer; if
+/// it is smaller, a listing takes more round trips.
 const STEP: u32 = 1000;
 
 /// How many locks one pipeline inspects. If this is larger, the replies may exceed the room of a
@@ -27,48 +32,48 @@ pub const MOST_INSPECTED: usize = 1024;
 /// The most bytes of a lock's key: 255 of the prefix and 1024 of the user's key. If this is larger,
 /// a false server can take more memory; if it is smaller, listings lack locks with long keys.
 const MOST_KEY: usize = 255 + 1_024;
-/// The most bytes of all keys of a listing together. If this is larger, a false server can take more
-/// memory; if it is smaller, lists of many long keys are not complete.
+/// The most bytes of all keys of a listing together. If this is larger, a false server can take
+/// more memory; if it is smaller, lists of many long keys are not complete.
 const MOST_KEYS: usize = 4 << 20;
 /// The most bytes of a cursor. Redis's cursors have at most 20 digits. If this is larger, a false
 /// server can make the client send longer requests; if it is smaller, the client may refuse a real
 /// server.
 const MOST_CURSOR: usize = 64;
-/// How long the client looks at keys before other tasks run. If a key has to be compared with a long
-/// pattern, that one key takes up to 5 ms. If this is larger, other stores wait for longer; if it is
-/// smaller, a listing takes longer.
+/// How long the client looks at keys before other tasks run. If a key has to be compared with a
+/// long pattern, that one key takes up to 5 ms. If this is larger, other stores wait for longer; if
+/// it is smaller, a listing takes longer.
 const MOST_IN_A_ROW: Duration = Duration::from_millis(2);
 
 impl RedisStore {
-    /// Answers the listings that `batch` asks for, unless there is an error in the place of the answer.
-    pub(super) async fn list_all(&self, batch: &[Request], limit: Limit, answers: &mut [Answer]) {
-        for (index, wanted) in listing::asked(batch) {
+    /// Answers the listings that `batch` asks for, unless the answer is an error already.
+    pub(super) async fn list_all(&self, batch: &[Request], limit: TimeLimit, answers: &mut [Answer]) {
+        for (index, filter) in listing_batch::asked(batch) {
             if answers[index].is_ok() {
-                answers[index] = self.list(wanted, limit).await;
+                answers[index] = self.list(filter, limit).await;
             }
         }
     }
 
-    async fn list(&self, wanted: &Wanted, limit: Limit) -> Answer {
-        let found = Found::new(wanted);
+    async fn list(&self, filter: &ListFilter, limit: TimeLimit) -> Answer {
+        let found = Found::new(filter);
         self.scan(&found, limit).await?;
         let (keys, complete) = found.into_keys();
         let mut listing = Listing::begin(complete);
         for keys in keys.chunks(MOST_INSPECTED) {
-            let answers = self.run(&listing::inspections(keys), limit, false).await.answers;
-            if !listing.take(wanted, keys, answers.into_iter().flatten())? {
+            let answers = self.run(&listing_batch::inspections(keys), limit, false).await.answers;
+            if !listing.take(filter, keys, answers.into_iter().flatten())? {
                 break;
             }
         }
         Ok(Reply::Listed(listing))
     }
 
-    /// Adds the keys that match to `found`, until there are no more, `found` is full, or half of the
-    /// time that is left has passed.
-    pub(super) async fn scan(&self, found: &Found<'_>, limit: Limit) -> Result<(), StoreError> {
+    /// Adds the keys that match to `found`, until there are no more, `found` is full, or half of
+    /// the time that is left has passed.
+    pub(super) async fn scan(&self, found: &Found<'_>, limit: TimeLimit) -> Result<(), StoreError> {
         let link = self.link(limit).await?;
         let address = self.server(&link);
-        let glob = escaped(&found.wanted.head()) + "*";
+        let glob = escaped(&found.filter.head()) + "*";
         let now = Instant::now();
         let until = now + limit.deadline.saturating_duration_since(now) / 2;
         let mut cursor = b"0".to_vec();
@@ -76,7 +81,7 @@ impl RedisStore {
             let mut step = Pipeline::new();
             step.cmd("SCAN").arg(&cursor).arg("MATCH").arg(&glob).arg("COUNT").arg(STEP);
             let replies = link.send(&step, limit.deadline, limit.timeout).await;
-            let reply = replies.map_err(|cut| cut_off(&cut, address))?.pop();
+            let reply = replies.map_err(|cut| cut.error(address))?.pop();
             let keys = match reply {
                 Some(Value::ServerError(error)) => return Err(fault::refused(address, &error)),
                 Some(Value::Array(parts)) => match <[Value; 2]>::try_from(parts) {
@@ -89,8 +94,11 @@ impl RedisStore {
                 _ => return Err(fault::not_a_redis(address, false)),
             };
             let mut worked_since = Instant::now();
+            let mut is_over = cursor == b"0";
             for key in keys.iter().filter_map(text) {
-                if found.is_full() {
+                // A page may have so many keys that their comparison takes too long.
+                if found.is_full() || worked_since >= until {
+                    is_over = false;
                     break;
                 }
                 found.add(key);
@@ -100,7 +108,6 @@ impl RedisStore {
                     worked_since = Instant::now();
                 }
             }
-            let is_over = cursor == b"0";
             if found.is_full() || Instant::now() >= until {
                 found.is_complete.set(found.is_complete.get() && is_over && !found.is_full());
                 return Ok(());
@@ -112,10 +119,10 @@ impl RedisStore {
     }
 }
 
-/// Collects the keys for a listing, from one server or from all masters of a cluster. It is full when
-/// it has one key more than are wanted, or more than [`MOST_KEYS`] bytes.
+/// Collects the keys for a listing, from one server or from all masters of a cluster. It is full
+/// when it has one key more than are wanted, or more than [`MOST_KEYS`] bytes.
 pub(super) struct Found<'a> {
-    wanted: &'a Wanted,
+    filter: &'a ListFilter,
     keys: RefCell<FxHashSet<Key>>,
     bytes: Cell<usize>,
     is_complete: Cell<bool>,
@@ -123,18 +130,18 @@ pub(super) struct Found<'a> {
 
 impl<'a> Found<'a> {
     /// Returns a collection without keys.
-    pub(super) fn new(wanted: &'a Wanted) -> Self {
-        Self { wanted, keys: RefCell::default(), bytes: Cell::new(0), is_complete: Cell::new(true) }
+    pub(super) fn new(filter: &'a ListFilter) -> Self {
+        Self { filter, keys: RefCell::default(), bytes: Cell::new(0), is_complete: Cell::new(true) }
     }
 
     /// Returns true if there is no room for more keys.
     pub(super) fn is_full(&self) -> bool {
-        self.keys.borrow().len() > self.wanted.limit as usize || self.bytes.get() > MOST_KEYS
+        self.keys.borrow().len() > self.filter.limit as usize || self.bytes.get() > MOST_KEYS
     }
 
     /// Adds `key` if it matches and may be the key of a lock.
     fn add(&self, key: &str) {
-        if key.len() > MOST_KEY || !self.wanted.matches(key) || lock_beside(key).is_some() {
+        if key.len() > MOST_KEY || !self.filter.matches(key) || lock_beside(key).is_some() {
             return;
         }
         if self.keys.borrow_mut().insert(key.into()) {
@@ -152,13 +159,13 @@ impl<'a> Found<'a> {
 
 fn text(value: &Value) -> Option<&str> {
     match value {
-        // A lock of ours is UTF-8.
+        // The client's own keys are UTF-8.
         Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
         _ => None,
     }
 }
 
-/// As a pattern of Redis that only `text` matches.
+/// Returns a Redis pattern that only `text` matches.
 fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for letter in text.chars() {

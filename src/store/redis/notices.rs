@@ -1,4 +1,4 @@
-//! What the server says without being asked.
+//! Turns the messages that a server pushes into notices.
 
 use std::rc::Weak;
 
@@ -14,8 +14,8 @@ use crate::store::{Listener, Notice};
 /// messages faster than the client takes them; if it is larger, they take more memory at a time.
 const MOST: usize = 4096;
 
-/// Hands on what `pushes` of `link` tell to `listener`, as long as their connection lasts.
-pub fn hand_on(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener, link: Weak<Link>) {
+/// Passes the notices in `pushes`, the messages of `link`, to `listener` until the connection ends.
+pub fn forward(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener, link: Weak<Link>) {
     spawn_local(async move {
         let mut news = Vec::new();
         while pushes.recv_many(&mut news, MOST).await > 0 {
@@ -24,7 +24,7 @@ pub fn hand_on(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener, link
                 if let Some(notice) = read(push) {
                     listener(notice);
                 }
-                // Once is enough: all waiters then ask again on another connection.
+                // Later messages do not matter: all waiters ask again, on another connection.
                 if is_over {
                     return link.upgrade().iter().for_each(|link| link.give_up());
                 }
@@ -40,12 +40,13 @@ pub fn hand_on(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener, link
 
 pub(super) fn read(push: PushInfo) -> Option<Notice> {
     match (push.kind, push.data.into_iter().nth(1)) {
-        // The number, and the fence if one is told.
+        // The message has the waiter's number, and perhaps a fence.
         (PushKind::Message | PushKind::SMessage, Some(said)) => {
             let said = String::from_redis_value(said).ok()?;
             let mut words = said.split(' ').map(str::parse::<u64>);
             let number = words.next()?.ok()?;
-            // Ignores a fence that is too large for any holder after it. The waiter then asks.
+            // Ignore a fence that is out of range: no later holder could get a larger one. The
+            // waiter then asks for the lease.
             let fence = words
                 .next()
                 .and_then(Result::ok)
@@ -53,7 +54,8 @@ pub(super) fn read(push: PushInfo) -> Option<Notice> {
                 .filter(|fence| (Fence(1)..=Fence::MAX).contains(fence));
             Some(Notice::Granted { number, fence })
         }
-        // Not said by the server, but by the client about it: whoever waits gets another connection by asking again.
+        // This message is from redis-rs, not from the server. A waiter that asks again gets another
+        // connection.
         (PushKind::Disconnection, _) => Some(Notice::Missed),
         // The slot of the channel has moved to another node.
         (PushKind::SUnsubscribe, _) => Some(Notice::Missed),

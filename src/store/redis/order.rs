@@ -8,7 +8,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::lease::{Key, Token};
-use crate::store::{Ask, Request};
+use crate::store::{AcquireRequest, Request};
 
 /// Returns the places of the requests that are sent at once, and of those that wait for the end of
 /// a failover.
@@ -41,7 +41,7 @@ pub fn parts(batch: &[Request]) -> Option<Vec<u32>> {
 /// Returns the token whose lease the request is about.
 fn token_of(request: &Request) -> Option<Token> {
     match request {
-        Request::Acquire(Ask { token, .. })
+        Request::Acquire(AcquireRequest { token, .. })
         | Request::Renew { token, .. }
         | Request::Release { token, .. }
         | Request::Adopt { token, .. }
@@ -64,10 +64,11 @@ mod tests {
     use crate::store::Source;
 
     #[test]
-    fn what_follows_a_waiting_request_for_its_token_waits_too() {
+    fn a_request_for_the_token_of_a_waiting_request_waits_too() {
         let [one, other] = [Key::from("one"), Key::from("other")];
         let [token, holder] = [Token::random(), Token::random()];
-        let acquire = |key: &Key| Request::Acquire(Ask::new(key.clone(), token, Ttl::MIN, "h".into()));
+        let acquire =
+            |key: &Key| Request::Acquire(AcquireRequest::new(key.clone(), token, Ttl::MIN, "h".into()));
         let release = |key: &Key, token| Request::Release { key: key.clone(), token, used: None };
         let accept = Request::Accept { key: one.clone(), token, fence: Fence(1), count: 1 };
         let break_it = |key: &Key| Request::Break { key: key.clone(), bars_repairs: false };
@@ -90,7 +91,7 @@ mod tests {
     fn requests_for_a_lock_stay_together_and_do_not_hold_up_those_for_other_locks() {
         let [one, other] = [Key::from("one"), Key::from("other")];
         let token = Token::random();
-        let acquire = Request::Acquire(Ask::new(one.clone(), token, Ttl::MIN, "h".into()));
+        let acquire = Request::Acquire(AcquireRequest::new(one.clone(), token, Ttl::MIN, "h".into()));
         let release = |key: &Key| Request::Release { key: key.clone(), token, used: None };
         let batch = [release(&one), release(&other), acquire, release(&one), Request::Ping];
         assert_eq!(parts(&batch), Some(vec![1, 0, 1, 1, 0]));
@@ -100,19 +101,19 @@ mod tests {
     }
 
     #[test]
-    fn an_heir_is_not_released_before_it_adopts() {
-        let [ticket, heir] = [Token::random(), Token::random()];
+    fn an_adopter_is_not_released_before_it_adopts() {
+        let [ticket, adopter] = [Token::random(), Token::random()];
         let (key, holder) = (Key::from("k"), "h".into());
         let adopt = Request::Adopt {
             key: key.clone(),
             token: ticket,
-            heir,
+            adopter,
             ttl: Ttl::MIN,
             holder,
             outlives_process: false,
             source: Source::Ticket { fence: Fence(1), with_ttl: false },
         };
-        let batch = [adopt, Request::GiveBack { key, token: heir, ticket }];
+        let batch = [adopt, Request::GiveBack { key, token: adopter, ticket }];
         assert_eq!(split(&batch), (vec![], vec![0, 1]));
     }
 }

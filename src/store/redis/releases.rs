@@ -47,7 +47,7 @@ pub struct Releases {
     /// The releases that the current master has carried out.
     recent: VecDeque<Released>,
     /// The releases that the new master has not answered yet.
-    owed: VecDeque<Released>,
+    pending: VecDeque<Released>,
     /// The bytes that all of them take.
     bytes: usize,
 }
@@ -66,25 +66,25 @@ impl Releases {
         self.bytes += released.size();
         self.recent.push_back(released);
         while self.bytes > MOST_BYTES {
-            let Some(oldest) = self.owed.pop_front().or_else(|| self.recent.pop_front()) else { return };
+            let Some(oldest) = self.pending.pop_front().or_else(|| self.recent.pop_front()) else { return };
             self.bytes -= oldest.size();
         }
     }
 
     /// Notes that the master has changed: all remembered releases have to be repeated.
-    pub fn owe_all(&mut self) {
-        self.owed.append(&mut self.recent);
+    pub fn keep_all(&mut self) {
+        self.pending.append(&mut self.recent);
     }
 
     /// Takes up to `most` releases that have to be repeated, the oldest first. Forgets those that
     /// were made too long before `now`.
     pub fn take(&mut self, most: usize, now: Instant) -> Vec<Released> {
         let is_too_old = |released: &Released| now.duration_since(released.at) > LIFE;
-        while self.owed.front().is_some_and(is_too_old) {
-            let oldest = self.owed.pop_front();
+        while self.pending.front().is_some_and(is_too_old) {
+            let oldest = self.pending.pop_front();
             self.bytes -= oldest.map_or(0, |oldest| oldest.size());
         }
-        let taken: Vec<Released> = self.owed.drain(..most.min(self.owed.len())).collect();
+        let taken: Vec<Released> = self.pending.drain(..most.min(self.pending.len())).collect();
         self.bytes -= taken.iter().map(Released::size).sum::<usize>();
         taken
     }
@@ -93,7 +93,7 @@ impl Releases {
     pub fn put_back(&mut self, failed: Vec<Released>) {
         self.bytes += failed.iter().map(Released::size).sum::<usize>();
         for released in failed.into_iter().rev() {
-            self.owed.push_front(released);
+            self.pending.push_front(released);
         }
     }
 }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn keys(releases: &mut Releases, now: Instant) -> Vec<String> {
-        releases.owe_all();
+        releases.keep_all();
         releases.take(usize::MAX, now).into_iter().map(|released| released.key.to_string()).collect()
     }
 
@@ -132,19 +132,19 @@ mod tests {
     }
 
     #[test]
-    fn a_release_is_owed_until_the_new_master_has_answered() {
+    fn a_release_is_pending_until_the_new_master_has_answered() {
         let (mut releases, start) = (Releases::default(), Instant::now());
         for key in ["a", "b", "c"] {
             add(&mut releases, key, start, false);
         }
-        releases.owe_all();
+        releases.keep_all();
         let first = releases.take(2, start);
         releases.put_back(first);
         add(&mut releases, "d", start + 2 * WINDOW, false);
         assert_eq!(
             keys(&mut releases, start + LIFE),
             ["a", "b", "c", "d"],
-            "owed ones do not get old so soon"
+            "pending releases are kept for longer"
         );
         let (mut releases, later) = (Releases::default(), start + LIFE + Duration::from_millis(1));
         add(&mut releases, "a", start, false);
@@ -153,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn they_never_take_too_much_memory() {
+    fn remembered_releases_never_take_too_much_memory() {
         for length in [1, 500] {
             let (mut releases, start) = (Releases::default(), Instant::now());
             for i in 0..40_000 {
                 add(&mut releases, &format!("{i:0length$}"), start, true);
                 assert!(releases.bytes <= MOST_BYTES);
                 if i == 1_000 {
-                    releases.owe_all();
+                    releases.keep_all();
                 }
             }
             let kept = keys(&mut releases, start);

@@ -1,9 +1,13 @@
-//! Leases count only when enough replicas have them, if the user wants that (`minReplicas`).
+//! Makes leases count only when enough replicas have them, if the user sets `minReplicas`.
 //!
-//! A server that fails takes with it what its replicas had not heard of yet. So behind the scripts of a batch that may
-//! grant or renew comes a WAIT, which ends when so many replicas have all that was written before it; and what too few
-//! have is an error, of something that may have been done. It is of no use to whoever is handed a lease by somebody
-//! else's release to be told its fence: the channel is marked so that the scripts tell none, and it has to ask.
+//! If a server fails, the writes that no replica has received are lost. So the client sends a WAIT
+//! after the scripts of a batch that may grant or prolong leases. The WAIT ends when enough
+//! replicas have all writes before it, or when its time is over. If too few replicas have them, the
+//! client turns the grants and renewals into errors, which say that the requests may have been
+//! carried out.
+//!
+//! A waiter that gets a lease by another client's release must not use the fence of a notice. So
+//! the scripts send it no fence, and it has to ask for the lease.
 
 use std::time::Duration;
 
@@ -11,43 +15,48 @@ use redis::{Cmd, Value};
 
 use super::address::RedisAddress;
 use super::fault;
-use super::plan::{Class, Group};
+use super::pipeline::{Class, Group};
 use crate::store::{Answer, Reply, StoreError, StoreErrorKind};
 
-/// How much later than it should a server may notice that a WAIT is over: it looks ten times a second.
+/// How late a server may notice that the time of a WAIT is over: it checks ten times a second. If
+/// this is smaller, the reply may come after the deadline of the batch; if it is larger, replicas
+/// have less time.
 const LATENESS: Duration = Duration::from_millis(110);
 
-/// Requests whose answers depend on what replicas have.
-pub struct Watched {
+/// The requests of a batch whose answers count only if enough replicas have the writes.
+pub struct AwaitedWrites {
     /// Their places in the batch.
     members: Vec<usize>,
-    /// How long the server waits.
+    /// How long the server waits for the replicas.
     span: Duration,
 }
 
-impl Watched {
-    /// Those in `groups`, at a server of which replicas are wanted; with `left` of the time that the batch has, half of which
-    /// may go by until replicas have answered: what comes behind on the same connection waits, too.
+impl AwaitedWrites {
+    /// Returns the requests in `groups` that may grant or prolong leases. Returns `None` if there
+    /// are none, or if the address wants no replicas. `left` is the time that the batch has left.
+    /// The replicas get at most half of it, because later commands on the same connection wait,
+    /// too.
     pub fn of(address: &RedisAddress, groups: &[Group<'_>], left: Duration) -> Option<Self> {
         let grants = |group: &&Group<'_>| {
             matches!(group.class, Class::Acquire(_) | Class::Renew(..) | Class::Detach(_) | Class::Adopt(..))
         };
         let members: Vec<usize> =
             groups.iter().filter(grants).flat_map(|group| group.members.iter().copied()).collect();
-        let watched = address.min_replicas > 0 && !members.is_empty();
-        // 0 would be for ever.
+        let awaited = address.min_replicas > 0 && !members.is_empty();
+        // With 0, the server would wait without limit.
         let least = Duration::from_millis(1).max(left / 8);
-        watched.then(|| Self { members, span: (left / 2).min(left.saturating_sub(LATENESS)).max(least) })
+        awaited.then(|| Self { members, span: (left / 2).min(left.saturating_sub(LATENESS)).max(least) })
     }
 
-    /// The command that comes behind those of the groups.
+    /// Returns the WAIT that follows the commands of the groups.
     pub fn command(&self, address: &RedisAddress) -> Cmd {
         let mut command = redis::cmd("WAIT");
         command.arg(address.min_replicas).arg(u64::try_from(self.span.as_millis()).unwrap_or(u64::MAX));
         command
     }
 
-    /// Takes back what was answered, unless `reply` says that enough replicas have it.
+    /// Replaces the grants and renewals among `answers` with an error, unless `reply` says that
+    /// enough replicas have them.
     pub fn check(self, address: &RedisAddress, reply: Option<Value>, answers: &mut [Option<Answer>]) {
         let wanted = address.min_replicas;
         let error = match reply {

@@ -1,8 +1,8 @@
-//! What the scripts reply, as answers.
+//! Turns the replies of the scripts into answers.
 //!
 //! If the stream of replies has got out of step, a reply may belong to another request. So this
 //! module rejects impossible numbers: a fence follows the server's clock, and no count is negative.
-//! The connection then ends; see `run` in the parent module.
+//! The connection then ends; see `RedisStore::run`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use redis::{ServerError, Value};
 use super::address::RedisAddress;
 use super::info::{Info, text_in};
 use super::outcomes::Outcomes;
-use super::plan::{Class, Group};
+use super::pipeline::{Class, Group};
 use crate::lease::{Fence, Mode, Token, Ttl};
 use crate::store::{
-    Absence, Answer, Inherited, LeaseInfo, LockInfo, Reply, StoreError, StoreErrorKind, WaiterInfo,
+    Absence, AdoptedLease, Answer, LeaseInfo, LockInfo, Reply, StoreError, StoreErrorKind, WaiterInfo,
 };
 
 /// The most bytes of a holder's name that the client keeps. A name has at most 255 bytes, and the
-/// trace behind it 56. If this is larger, a false server can take more memory; if it is smaller, real
-/// names are cut off.
+/// trace behind it 56. If this is larger, a false server can take more memory; if it is smaller,
+/// real names are cut off.
 const MOST_NAME: usize = 320;
 
-/// The error that `value` is.
+/// Returns the error in `value`, if `value` is one.
 pub fn server_error(value: Value) -> Option<ServerError> {
     match value {
         Value::ServerError(error) => Some(error),
@@ -31,7 +31,7 @@ pub fn server_error(value: Value) -> Option<ServerError> {
     }
 }
 
-/// The first word of the error that `value` is.
+/// Returns the first word of the error in `value`, if `value` is one.
 pub fn refusal(value: &Value) -> Option<&str> {
     match value {
         Value::ServerError(error) => Some(error.code()),
@@ -39,12 +39,19 @@ pub fn refusal(value: &Value) -> Option<&str> {
     }
 }
 
-/// Reads the reply to a group into the answers of its requests. What no Redis replies leaves them without.
-/// `told` says whether those who wait are sent notices.
-pub fn read(address: &RedisAddress, group: &Group<'_>, reply: Value, told: bool, outcomes: &mut Outcomes) {
+/// Reads the reply to a group, and adds the answers of its requests to `outcomes`. Adds none if no
+/// Redis server sends such a reply. `notified` is true if the waiters get notices.
+pub fn read(
+    address: &RedisAddress,
+    group: &Group<'_>,
+    reply: Value,
+    notified: bool,
+    outcomes: &mut Outcomes,
+) {
     match reply {
         Value::ServerError(error) if group.class == Class::Ping && error.code() == "NOPERM" => {
-            // Who may not ask for the server's role can still use it: the scripts refuse on a replica by themselves.
+            // A user who may not send INFO can still use the server: on a replica, the scripts fail
+            // by themselves.
             fill(group, &Ok(Reply::Ready), outcomes);
         }
         Value::ServerError(error) => outcomes.refuse(address, &group.members, &error),
@@ -57,7 +64,7 @@ pub fn read(address: &RedisAddress, group: &Group<'_>, reply: Value, told: bool,
             for (&member, item) in group.members.iter().zip(items) {
                 match item {
                     Value::ServerError(error) => outcomes.refuse(address, &[member], &error),
-                    item => outcomes.answers[member] = one(group.class, item, told).map(Ok),
+                    item => outcomes.answers[member] = one(group.class, item, notified).map(Ok),
                 }
             }
         }
@@ -71,7 +78,7 @@ fn fill(group: &Group<'_>, answer: &Answer, outcomes: &mut Outcomes) {
     }
 }
 
-/// Reads `INFO`.
+/// Reads a reply to `INFO`.
 fn ping(address: &RedisAddress, info: Value) -> Option<Answer> {
     let text = match &info {
         Value::BulkString(bytes) => text_in(bytes),
@@ -91,9 +98,9 @@ fn ping(address: &RedisAddress, info: Value) -> Option<Answer> {
     Some(Ok(Reply::Ready))
 }
 
-/// Reads one value that a script answered; the scripts say what it means. `told` says whether those who wait are sent
-/// notices.
-fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
+/// Reads the value that a script returned for one request. The header of the script describes it.
+/// Returns `None` if no script returns such a value. `notified` is true if the waiters get notices.
+fn one(class: Class<'_>, value: Value, notified: bool) -> Option<Reply> {
     Some(match (class, value) {
         (Class::Acquire(_), Value::Int(code @ ..0)) => Reply::Busy { remaining: in_the_way(code) },
         (Class::Acquire(_), Value::Int(first)) => Reply::Acquired { fence: fence(first)?, waiting: 0 },
@@ -103,7 +110,7 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
             }
             [Value::Int(code @ ..0), Value::Int(ahead), Value::BulkString(by)] => {
                 let by = mark_of(by);
-                Reply::Queued { remaining: in_the_way(*code), ahead: count(*ahead)?, told, by }
+                Reply::Queued { remaining: in_the_way(*code), ahead: count(*ahead)?, notified, by }
             }
             _ => return None,
         },
@@ -116,7 +123,11 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
         },
         (Class::Release | Class::Break(_), Value::Int(1)) => Reply::Released,
         (Class::Break(_), Value::Int(0)) => Reply::NotHeld(Absence::Missing),
-        (Class::Adopt(..) | Class::Move, Value::Array(parts)) => Reply::Adopted(inherited(&parts)?),
+        (Class::Adopt(..), Value::Array(parts)) => Reply::Adopted(adopted_lease(&parts)?),
+        (Class::Move, Value::Array(parts)) => {
+            let (Value::Int(left), parts) = parts.split_last()? else { return None };
+            Reply::Adopted(AdoptedLease { remaining: remaining(*left), ..adopted_lease(parts)? })
+        }
         (Class::Move, Value::BulkString(by)) => {
             Reply::Claimed { by: Token::parse(str::from_utf8(&by).ok()?)? }
         }
@@ -134,7 +145,7 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
         (Class::Inspect, Value::Array(parts)) => match &parts[..] {
             [Value::Int(shared), Value::Array(leases), Value::Array(waiters)] => {
                 let mut leases = leases.iter().map(lease).collect::<Option<Vec<_>>>()?;
-                // Those who have not taken theirs up will get the largest.
+                // A lease that is not taken up yet will get a larger fence than the others.
                 leases.sort_by_key(|lease| lease.fence.unwrap_or(Fence::MAX));
                 let waiters = waiters.iter().map(waiter).collect::<Option<_>>()?;
                 Reply::Inspected(Some(LockInfo { shared: *shared == 1, leases, waiters }))
@@ -147,13 +158,13 @@ fn one(class: Class<'_>, value: Value, told: bool) -> Option<Reply> {
 
 /// Reads the reply about a lease that moved to another token: the first and the last fence, 1 if
 /// the lease is shared, and the ttl in the note in ms or 0.
-fn inherited(parts: &[Value]) -> Option<Inherited> {
+fn adopted_lease(parts: &[Value]) -> Option<AdoptedLease> {
     let [Value::Int(first), Value::Int(last), Value::Int(shared), Value::Int(ttl)] = parts else {
         return None;
     };
     let mode = if *shared == 1 { Mode::Shared { most: u32::MAX } } else { Mode::Exclusive };
     let ttl = u32::try_from(*ttl).ok().and_then(Ttl::from_millis);
-    Some(Inherited { first: fence(*first)?, last: fence(*last)?, mode, ttl })
+    Some(AdoptedLease { first: fence(*first)?, last: fence(*last)?, mode, ttl, remaining: None })
 }
 
 fn lease(value: &Value) -> Option<LeaseInfo> {
@@ -204,12 +215,13 @@ fn count(number: i64) -> Option<u32> {
     (number >= 0).then(|| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// −1: it never ends; else the ms until it does, counted down from −2.
+/// Returns how long the lease in the way lasts. −1 means that it never ends. Any other code is −2
+/// minus the ms until it ends.
 fn in_the_way(code: i64) -> Option<Duration> {
     if code == -1 { None } else { remaining(-2 - code) }
 }
 
-/// PTTL's −1 is a key that never expires; −2, one that is gone by now.
+/// Reads a reply to PTTL. −1 is a key that never expires, and −2 is a key that is gone.
 fn remaining(left: i64) -> Option<Duration> {
     (left != -1).then(|| Duration::from_millis(u64::try_from(left).unwrap_or(0)))
 }

@@ -6,28 +6,28 @@ use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use futures_util::FutureExt;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use redis::{FromRedisValue, Parser, PushInfo, Value};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, join, sink};
+use tokio::runtime::Builder;
 
 use self::values::values;
 use super::address::RedisAddress;
-use super::budget::{Budget, Intake};
-use super::cluster::{Elsewhere, Place, SlotMap};
-use super::intake::Checked;
+use super::budget::{Budget, ConnectionBudget};
+use super::cluster::{NodeAddress, Redirect, SlotMap};
+use super::metered_stream::MeteredStream;
 use super::outcomes::Outcomes;
-use super::plan::groups;
-use super::reply_scanner::{Excess, ReplyScanner, Room};
+use super::pipeline::groups;
+use super::reply_scanner::{ByteLimits, Excess, ReplyScanner};
 use super::sentinel::failover::Event;
 use super::{fault, notices, reply};
 use crate::fuzzing::memory::peak_of;
 use crate::fuzzing::{fuzz, hash, runner};
 use crate::lease::{Fence, Token, Ttl};
-use crate::store::{Access, Ask, Reply, Request, Source};
+use crate::store::{Access, AcquireRequest, Reply, Request, Source};
 
-const ROOM: Room = Room { replies: 1 << 20, pushes: 1 << 20 };
+const ROOM: ByteLimits = ByteLimits { replies: 1 << 20, pushes: 1 << 20 };
 /// How many bytes the parser may take beyond those for values, for its buffer and the texts of its
 /// errors.
 const OF_PARSER: u64 = 64 << 10;
@@ -101,26 +101,12 @@ impl AsyncRead for Pieces {
     }
 }
 
-impl AsyncWrite for Pieces {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
 /// What the scanner finds: the ends of the replies, why it stopped, and the room that is left.
 #[derive(Debug, PartialEq, Eq)]
 struct Scan {
     ends: Vec<usize>,
     excess: Option<Excess>,
-    room: Room,
+    room: ByteLimits,
 }
 
 /// Scans `bytes` in pieces, whose lengths `next` returns. Also returns how many bytes are good.
@@ -181,7 +167,8 @@ fn measure(bytes: &[u8]) {
         match is_whole(&bytes[start..end]) {
             Some(true) => start = end,
             Some(false) => panic!("the parser needs more than {end} bytes"),
-            // The parser looks closer, and rejects more: for it the connection ends here.
+            // The parser rejects more than the scanner. With such a value, redis-rs ends the
+            // connection.
             None => return,
         }
     }
@@ -192,26 +179,28 @@ fn measure(bytes: &[u8]) {
 
 /// Asserts that a connection hands on the good bytes, then fails, and says why.
 fn take_in(bytes: &[u8]) {
-    let intake = Intake::of(&Budget::new());
-    let stream = Checked::new(Box::new(Pieces::of(bytes)), intake.clone());
+    let connection_budget = ConnectionBudget::of(&Budget::new());
+    // Pauses pass at once.
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let stream = MeteredStream::new(Box::new(join(Pieces::of(bytes), sink())), connection_budget.clone());
     let mut stream = Box::pin(stream);
     let (mut handed_on, mut buffer) = (Vec::new(), vec![0; 1 + hash(bytes) as usize % 100]);
     let end = loop {
-        match stream.read(&mut buffer).now_or_never().expect("there is always something to read") {
+        match runtime.block_on(stream.read(&mut buffer)) {
             Ok(0) => break None,
             Ok(count) => handed_on.extend(&buffer[..count]),
             Err(error) => break Some(error.kind()),
         }
     };
-    assert_eq!(end, intake.excess().map(|_| ErrorKind::InvalidData));
+    assert_eq!(end, connection_budget.excess().map(|_| ErrorKind::InvalidData));
     assert!(bytes.starts_with(&handed_on));
     let (scanned, _) = scan(bytes, || 1);
     match scanned.excess {
         // The connection has more room.
         Some(Excess::Replies | Excess::Pushes) => {}
-        excess => assert_eq!(intake.excess(), excess),
+        excess => assert_eq!(connection_budget.excess(), excess),
     }
-    if intake.excess().is_none() {
+    if connection_budget.excess().is_none() {
         assert_eq!(handed_on, bytes);
     }
 }
@@ -220,16 +209,16 @@ fn take_in(bytes: &[u8]) {
 fn requests() -> Vec<Request> {
     let (key, token, ttl) = (|| "a".into(), Token::random(), Ttl::MIN);
     let source = Source::Ticket { fence: Fence(1), with_ttl: true };
-    let (holder, heir, to) = ("h".into(), Token::random(), Token::random());
+    let (holder, adopter, to) = ("h".into(), Token::random(), Token::random());
     vec![
         Request::Ping,
-        Request::Acquire(Ask::new(key(), token, ttl, "h".into())),
+        Request::Acquire(AcquireRequest::new(key(), token, ttl, "h".into())),
         Request::Renew { key: key(), token, ttl, fences: 0 },
         Request::Renew { key: key(), token, ttl, fences: 4 },
         Request::Detach { key: key(), token, ttl, own_ttl: ttl, fence: Fence(1) },
         Request::Release { key: key(), token, used: None },
-        Request::Adopt { key: key(), token, heir, ttl, holder, outlives_process: false, source },
-        Request::Move { key: key(), token, to, heir },
+        Request::Adopt { key: key(), token, adopter, ttl, holder, outlives_process: false, source },
+        Request::Move { key: key(), token, to, adopter, most: None },
         Request::Accept { key: key(), token, fence: Fence(1), count: 1 },
         Request::Break { key: key(), bars_repairs: true },
         Request::Inspect { key: key() },
@@ -240,7 +229,7 @@ fn requests() -> Vec<Request> {
 /// message is safe to show.
 fn read(value: &Value) {
     let address = RedisAddress::parse("redis://:hunter2@host", &Access::default()).unwrap();
-    let place = Place { host: "host".into(), port: 1 };
+    let place = NodeAddress { host: "host".into(), port: 1 };
     for request in requests() {
         for reply in [value.clone(), Value::Array(vec![value.clone()])] {
             let mut outcomes = Outcomes::none(1, Some(place.clone()));
@@ -249,7 +238,7 @@ fn read(value: &Value) {
             let fences = match &outcomes.answers[0] {
                 Some(Ok(Reply::Acquired { fence, .. })) => vec![*fence],
                 Some(Ok(Reply::Renewed { block: Some((fence, _)) })) => vec![*fence],
-                Some(Ok(Reply::Adopted(inherited))) => vec![inherited.first, inherited.last],
+                Some(Ok(Reply::Adopted(adopted_lease))) => vec![adopted_lease.first, adopted_lease.last],
                 Some(Err(error)) => {
                     assert!(!error.message.chars().any(char::is_control), "{error:?}");
                     vec![]
@@ -268,7 +257,7 @@ fn read(value: &Value) {
         }
     }
     if let Value::ServerError(error) = value {
-        let _ = Elsewhere::read(error, &place, &address);
+        let _ = Redirect::read(error, &place, &address);
         let said = fault::said_by(&address, error);
         assert!(!said.chars().any(char::is_control), "{error:?}");
         assert!(!said.contains("hunter2"), "{error:?}");

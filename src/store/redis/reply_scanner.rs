@@ -30,7 +30,7 @@ const ALLOCATION: u64 = 32;
 
 /// How much more the connections of a store may receive, in bytes of memory for the parsed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct ByteLimits {
     /// For replies.
     pub replies: u64,
     /// For messages that the server sends unasked.
@@ -88,7 +88,11 @@ impl ReplyScanner {
     /// # Errors
     /// Returns how many bytes are valid, and what is wrong with the next byte. Do not use the
     /// scanner after an error.
-    pub fn next_end(&mut self, bytes: &[u8], room: &mut Room) -> Result<Option<usize>, (usize, Excess)> {
+    pub fn next_end(
+        &mut self,
+        bytes: &[u8],
+        room: &mut ByteLimits,
+    ) -> Result<Option<usize>, (usize, Excess)> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
             let is_whole = match self.state {
@@ -114,7 +118,7 @@ impl ReplyScanner {
     }
 
     /// Reads `bytes`. See [`ReplyScanner::next_end`].
-    pub fn read(&mut self, bytes: &[u8], room: &mut Room) -> Result<(), (usize, Excess)> {
+    pub fn read(&mut self, bytes: &[u8], room: &mut ByteLimits) -> Result<(), (usize, Excess)> {
         let mut at = 0;
         while at < bytes.len() {
             match self.next_end(&bytes[at..], room) {
@@ -133,7 +137,7 @@ impl ReplyScanner {
     }
 
     /// Takes in the next byte, outside of lines. Returns true if a value ends with this byte.
-    fn step(&mut self, byte: u8, room: &mut Room) -> Result<bool, Excess> {
+    fn step(&mut self, byte: u8, room: &mut ByteLimits) -> Result<bool, Excess> {
         match self.state {
             State::Kind => {
                 if self.depth == 0 {
@@ -183,7 +187,7 @@ impl ReplyScanner {
         bytes: &[u8],
         length: u32,
         mut after_cr: bool,
-        room: &mut Room,
+        room: &mut ByteLimits,
     ) -> Result<(usize, bool), Excess> {
         for (index, &byte) in bytes.iter().enumerate() {
             let length = length + index as u32;
@@ -202,7 +206,7 @@ impl ReplyScanner {
     }
 
     /// Takes in the number in a value's header. Returns true if the value ends with it.
-    fn announced(&mut self, kind: u8, number: i64, room: &mut Room) -> Result<bool, Excess> {
+    fn announced(&mut self, kind: u8, number: i64, room: &mut ByteLimits) -> Result<bool, Excess> {
         let count = match (kind, u64::try_from(number)) {
             (b'$' | b'*' | b'~' | b'>', Err(_)) => return Ok(true),
             (_, Err(_)) => return Err(Excess::Nonsense),
@@ -254,7 +258,7 @@ impl ReplyScanner {
         true
     }
 
-    fn charge(&self, cost: u64, room: &mut Room) -> Result<(), Excess> {
+    fn charge(&self, cost: u64, room: &mut ByteLimits) -> Result<(), Excess> {
         let (left, excess) = if self.is_push {
             (&mut room.pushes, Excess::Pushes)
         } else {

@@ -1,9 +1,9 @@
 use super::*;
 
-const ROOM: Room = Room { replies: 1 << 20, pushes: 1 << 20 };
+const ROOM: ByteLimits = ByteLimits { replies: 1 << 20, pushes: 1 << 20 };
 
 /// Returns where the replies and messages in `bytes` end, and why reading stopped, if it did.
-fn ends(bytes: &[u8], room: Room, step: usize) -> (Vec<usize>, Option<Excess>) {
+fn ends(bytes: &[u8], room: ByteLimits, step: usize) -> (Vec<usize>, Option<Excess>) {
     let (mut scanner, mut room) = (ReplyScanner::default(), room);
     let (mut ends, mut start) = (Vec::new(), 0);
     for part in bytes.chunks(step.max(1)) {
@@ -28,7 +28,7 @@ fn stop(bytes: &[u8]) -> Option<Excess> {
 }
 
 #[test]
-fn what_is_announced_is_charged_at_once() {
+fn an_announced_length_is_charged_at_once() {
     for (bytes, excess) in [
         (&b"$99999999999\r\n"[..], Excess::String),
         (b"=4194305\r\n", Excess::String),
@@ -87,10 +87,10 @@ fn many_small_replies_are_charged_like_a_large_one() {
 
 #[test]
 fn replies_and_messages_have_rooms_of_their_own() {
-    let mut room = Room { replies: 2_000, pushes: 1_000 };
+    let mut room = ByteLimits { replies: 2_000, pushes: 1_000 };
     let mut scanner = ReplyScanner::default();
     scanner.read(b":1\r\n>2\r\n+message\r\n$1\r\na\r\n*2\r\n:1\r\n:2\r\n", &mut room).unwrap();
-    let Room { replies, pushes } = room;
+    let ByteLimits { replies, pushes } = room;
     // A value, and its line; a value, a list, and two values of its.
     assert_eq!(2_000 - replies, (64 + 33 + 1) + 64 + 256 + 2 * (33 + 1));
     assert_eq!(1_000 - pushes, 64 + 256 + (32 + 8) + (32 + 1));
@@ -107,7 +107,7 @@ fn a_reply_costs_some_ns() {
         let bytes = reply.repeat(1000);
         let start = std::time::Instant::now();
         for _ in 0..1000 {
-            let mut room = Room { replies: u64::MAX, pushes: u64::MAX };
+            let mut room = ByteLimits { replies: u64::MAX, pushes: u64::MAX };
             ReplyScanner::default().read(std::hint::black_box(&bytes), &mut room).unwrap();
         }
         println!("{what}: {:.1} ns", start.elapsed().as_nanos() as f64 / 1e6);

@@ -35,7 +35,7 @@ use std::borrow::Cow;
 
 use super::cluster::{hash_tag, slot_of, tag_in};
 
-/// The words that side keys end with. `scripts/rules.lua` says what each of them is for.
+/// The words that side keys end with. `scripts/parts/rules.lua` describes each of them.
 pub const WORDS: [&str; 6] = [":fence", ":queue", ":alive", ":waiters", ":holders", ":broken"];
 
 /// The side keys that scripts are given. The scripts make the names of the others from these.

@@ -1,16 +1,20 @@
-//! The URL of a Redis server, taken apart.
+//! Takes the URL of a Redis server apart.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
-use super::address::Endpoint;
 use crate::store::access::Access;
 
 /// The port of a URL that names none.
 const DEFAULT_PORT: u16 = 6379;
-/// The longest path of a unix socket: `sun_path` has 108 bytes on Linux and 104 elsewhere, one of them NUL.
+/// The longest path of a unix socket: `sun_path` has 108 bytes on Linux and 104 elsewhere, one of
+/// them NUL.
 const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
-/// What a password with a bare / ? or # in it leads to.
+/// Characters that must be percent-encoded in the path of a unix socket.
+pub const SPECIAL_IN_PATH: [char; 6] = ['@', '&', '=', ':', ',', ';'];
+
+/// The error for a password with a / ? or # that is not percent-encoded.
 pub const UNENCODED: &str = "special characters in the user or password of a Redis URL must be percent-encoded: / is %2F, \
                              ? is %3F, # is %23, @ is %40, & is %26";
 
@@ -22,7 +26,7 @@ const USER_AND_OPTION: &str =
 const PASSWORD_AND_OPTION: &str =
     "the Redis URL has a password, and the option \"password\" another or none; leave one out";
 
-/// What stands behind `://`, taken apart but for host and path.
+/// The parts of a URL after its `://`. The host and the path are still in one text each.
 pub struct Parts<'a> {
     authority: &'a str,
     path: &'a str,
@@ -35,8 +39,8 @@ impl<'a> Parts<'a> {
     pub fn split(rest: &'a str) -> Result<Self, String> {
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, tail) = rest.split_at(end);
-        // A password with a bare / ? or # in it ends the authority too early. Say so before any part of it
-        // could be taken for, and shown as, a host or port.
+        // A password with a bare / ? or # in it ends the authority too early. Say so before any
+        // part of it could be taken for, and shown as, a host or port.
         if !authority.is_empty() && !authority.contains('@') && tail.contains('@') {
             return Err(UNENCODED.into());
         }
@@ -71,13 +75,13 @@ impl<'a> Parts<'a> {
         Ok(parts)
     }
 
-    /// Takes in who we are beside the URL.
+    /// Takes the user and the password from the options. Returns an error if the URL has others.
     pub fn log_in_as(&mut self, access: &Access) -> Result<(), String> {
         one_of(&mut self.username, access.username.clone(), USER_AND_OPTION)?;
         one_of(&mut self.password, access.password.clone(), PASSWORD_AND_OPTION)
     }
 
-    pub fn unix(&self) -> Result<(Endpoint, u32), String> {
+    pub fn unix(&self) -> Result<(PathBuf, u32), String> {
         if cfg!(not(unix)) {
             return Err("redis+unix:// needs unix sockets, which this platform does not have".into());
         }
@@ -86,14 +90,12 @@ impl<'a> Parts<'a> {
                 "redis+unix:// has no host: write redis+unix:///path/to.sock, with three slashes".into()
             );
         }
-        // A login in the wrong place: messages would show it as a part of the path.
-        let before = self.path.rsplit_once('@').map_or("", |(before, _)| before);
-        if before.contains(':') || self.path.contains("@/") {
-            return Err(
-                "the path in the Redis URL has a login in it: write redis+unix://:PASSWORD@/path/to.sock, \
-                        and %40 for an @ in the path"
-                    .into(),
-            );
+        // Refuse what may be a login or a parameter: messages show the path.
+        if self.path.contains(SPECIAL_IN_PATH) {
+            return Err("the path in the Redis URL contains @ & = : , or ;, as a login or a parameter does: write \
+                        redis+unix://:PASSWORD@/path/to.sock?db=1, and percent-encode them in a path, as in %40 \
+                        for @"
+                .into());
         }
         let path = decode(self.path, "path")?;
         if path.len() < 2 || path.contains('\0') {
@@ -104,10 +106,10 @@ impl<'a> Parts<'a> {
         if path.len() > MAX_SOCKET_PATH {
             return Err(format!("the path of the unix socket is longer than {MAX_SOCKET_PATH} bytes"));
         }
-        Ok((Endpoint::Unix(path.into()), self.database.unwrap_or(0)))
+        Ok((path.into(), self.database.unwrap_or(0)))
     }
 
-    pub fn tcp(&self) -> Result<(Endpoint, u32), String> {
+    pub fn tcp(&self) -> Result<(String, u16, u32), String> {
         if self.authority.contains(',') {
             return Err(SEVERAL_HOSTS.into());
         }
@@ -151,21 +153,30 @@ impl<'a> Parts<'a> {
         };
         let in_path = match self.path.trim_start_matches('/') {
             "" => None,
+            // The password has an @, and then a /.
+            rest if rest.contains('@') => return Err(UNENCODED.into()),
             digits => Some(database(digits)?),
         };
         match (in_path, self.database) {
             (Some(one), Some(other)) if one != other => {
                 Err("the Redis URL names two databases, /N and ?db=N; leave one out".into())
             }
-            (one, other) => Ok((Endpoint::Tcp(host, port), one.or(other).unwrap_or(0))),
+            (one, other) => Ok((host, port, one.or(other).unwrap_or(0))),
         }
     }
 }
 
-/// Refuses a path or a name, percent-encoded or not, that has a parameter with a password in it:
-/// messages show paths and names.
+/// Refuses a path or a user name that contains a parameter with a password, percent-encoded once,
+/// several times or not at all. Messages show paths and user names.
 pub fn check_shown(text: &str, what: &str) -> Result<(), String> {
-    let decoded = decode(text, what)?.to_ascii_lowercase();
+    let mut decoded = decode(text, what)?;
+    // Each round makes the text shorter, unless nothing is encoded any more.
+    while let Ok(again) = decode(&decoded, what)
+        && again != decoded
+    {
+        decoded = again;
+    }
+    let decoded = decoded.to_ascii_lowercase();
     let mut names = decoded.split('=').rev().skip(1);
     let is_password = |text: &str| {
         let name = text.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
@@ -173,15 +184,15 @@ pub fn check_shown(text: &str, what: &str) -> Result<(), String> {
     };
     if names.any(is_password) {
         return Err(format!(
-            "the {what} in the Redis URL has a parameter in it: write ? before the first parameter and & before \
-             each other one, as in ?db=1&pass=PASSWORD"
+            "the {what} in the Redis URL contains a parameter: write ? before the first parameter and & before \
+             each later one, as in ?db=1&pass=PASSWORD"
         ));
     }
     Ok(())
 }
 
-/// Has `place` be what is `given`, if something is. What is there already must be nothing, or the same: nobody could tell which of two
-/// is meant.
+/// Sets `place` to the `given` value, if there is one. Returns the error `two` if `place` already
+/// has another value that is not empty.
 fn one_of(place: &mut Option<String>, given: Option<String>, two: &str) -> Result<(), String> {
     match (&*place, given) {
         (_, None) => Ok(()),
@@ -193,12 +204,12 @@ fn one_of(place: &mut Option<String>, given: Option<String>, two: &str) -> Resul
     }
 }
 
-/// The error for several hosts behind `redis://`. It could mean any of these.
+/// The error for several hosts in a `redis://` URL. The user may mean any of the three stores.
 const SEVERAL_HOSTS: &str = "a redis:// URL names one host: write redis-cluster://a,b,c for a Redis Cluster, \
                              redis-sentinel://a,b,c/MASTER for Sentinel, or a list of URLs for a quorum: \
                              [\"redis://a\", \"redis://b\", \"redis://c\"]";
 
-/// Parameters of other libraries' URLs, and what to write instead.
+/// Parameters that users of other libraries write, with the advice for each.
 const ELSEWHERE: [(&str, &str); 24] = [
     ("password", "write pass"),
     ("auth", "write pass"),
@@ -226,8 +237,8 @@ const ELSEWHERE: [(&str, &str); 24] = [
     ("sentinelusername", "give it in the options"),
 ];
 
-/// The error for an unknown parameter. It shows only names that other libraries use: another one may
-/// be a part of a password behind an `&`.
+/// Returns the error for an unknown parameter. Shows only the names in [`ELSEWHERE`]: any other
+/// name may be a part of a password behind an `&`.
 fn unknown_parameter(name: &str) -> String {
     const KNOWN: &str = "db, user, pass are known, and & in a password is %26";
     let name = name.to_ascii_lowercase();
@@ -239,14 +250,14 @@ fn unknown_parameter(name: &str) -> String {
     }
 }
 
-/// The database that `digits` name.
+/// Returns the number of the database that `digits` name.
 fn database(digits: &str) -> Result<u32, String> {
     number(digits).filter(|&number| number <= i32::MAX as u32).ok_or_else(|| {
         "the database in the Redis URL must be a number, 0 or more, as in redis://host:6379/0".into()
     })
 }
 
-/// `digits` as a number: digits only, where `str::parse` would take a sign.
+/// Reads a number that consists of digits only. `str::parse` would accept a sign.
 fn number(digits: &str) -> Option<u32> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }
@@ -269,7 +280,7 @@ pub fn encode(text: &str, special: &str) -> String {
     encoded
 }
 
-/// `text` with its percent-encoding undone.
+/// Returns `text` without its percent-encoding. Messages call the text `what`.
 pub fn decode(text: &str, what: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -40,6 +40,8 @@
 //! is in its place, it keeps its owner.
 
 use std::fs::File;
+#[cfg(unix)]
+use std::fs::Metadata;
 use std::io;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -47,15 +49,19 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::super::{Acknowledgement, Notice, StoreError, StoreErrorKind};
+use super::change_watcher::ChangeWatcher;
+#[cfg(unix)]
+use super::file_id::FileId;
+use super::file_location::FileLocation;
+use super::file_thread::{FileThread, WATCH_PATIENCE};
 use super::owner::Owner;
 #[cfg(not(unix))]
 use super::owner::prepare;
 use super::owners::{self, Obstacle};
 #[cfg(unix)]
 use super::rights::{self, prepare};
-use super::session::{Place, Session, Trouble};
-use super::thread::{Keeper, WATCH_PATIENCE};
-use super::watch::Watch;
+use super::session::Session;
+use super::session_error::SessionError;
 use super::work::Work;
 use super::{boot, creation, directory, failure, identity};
 use crate::engine::clock;
@@ -69,9 +75,9 @@ const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// How often a new store checks whether the others have noticed that the files were replaced.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-impl Keeper {
+impl FileThread {
     /// Opens the files if need be, and waits until it may use them, but not after `deadline`.
-    pub(super) fn admit(&mut self, deadline: Instant) -> Result<(&mut Session, &Owner), Trouble> {
+    pub(super) fn admit(&mut self, deadline: Instant) -> Result<(&mut Session, &Owner), SessionError> {
         if self.session.is_none() {
             self.open(deadline)?;
         }
@@ -85,20 +91,20 @@ impl Keeper {
         }
     }
 
-    fn open(&mut self, deadline: Instant) -> Result<(), Trouble> {
-        directory::secure(&self.path).map_err(Trouble::Broken)?;
-        boot::learn().map_err(|error| Trouble::Broken(failure::of_system(&self.path, &error)))?;
-        let place = Place::of(&self.path)?;
+    fn open(&mut self, deadline: Instant) -> Result<(), SessionError> {
+        directory::secure(&self.path).map_err(SessionError::Broken)?;
+        boot::learn().map_err(|error| SessionError::Broken(failure::of_system(&self.path, &error)))?;
+        let place = FileLocation::of(&self.path)?;
         let elsewhere = self.owner.as_ref().is_some_and(|owner| !owner.is_of(&place.owners));
         if elsewhere || self.used.as_ref().is_some_and(|used| !used.are_named()) {
-            return Err(Trouble::Moved);
+            return Err(SessionError::Moved);
         }
         #[cfg(unix)]
         {
-            let refused = |of| move |error| Trouble::Broken(failure::of_system(of, &error));
             let database = place.real.metadata().ok();
-            rights::check_empty(database.as_ref()).map_err(refused(&place.real))?;
-            rights::check(&place.owners, database.as_ref()).map_err(refused(&place.owners))?;
+            self.check_planted(&place, database.as_ref())?;
+            rights::check(&place.owners, database.as_ref())
+                .map_err(|error| SessionError::Broken(failure::of_owners(&place.owners, &error)))?;
         }
         // Wait before opening: opening a database without its log creates a new log, which disturbs
         // the stores that use the moved one.
@@ -111,40 +117,54 @@ impl Keeper {
             }
             match Session::open(&self.path, &place, deadline)? {
                 Some(session) => break session,
-                None if clock::now() >= deadline => return Err(Trouble::Moved),
+                None if clock::now() >= deadline => return Err(SessionError::Moved),
                 None => is_missing = true,
             }
         };
         if self.used.as_ref().is_some_and(|used| used.ids != session.files().ids) {
-            return Err(Trouble::Moved);
+            return Err(SessionError::Moved);
+        }
+        #[cfg(unix)]
+        {
+            // Another user may have put the file there since the first check. While it is open, no
+            // other file has its id.
+            let is_opened = |found: &Metadata| Some(FileId::of_metadata(found)) == session.files().ids.main;
+            let opened = place.real.symlink_metadata().ok().filter(is_opened).ok_or(SessionError::Moved)?;
+            self.check_planted(&place, Some(&opened))?;
         }
         self.check_at = clock::now() + CHECK_EVERY;
         self.place = Some(place);
         self.session = Some(session);
         self.admitted = false;
-        if !self.watch.is_empty() {
+        if !self.change_watcher.is_empty() {
             // It may be another file, in which no waiter of this process is queued.
             let _ = self.notices.send(Notice::Missed);
         }
         Ok(())
     }
 
+    #[cfg(unix)]
+    fn check_planted(&self, place: &FileLocation, database: Option<&Metadata>) -> Result<(), SessionError> {
+        rights::check_planted(&self.path, &place.real, database)
+            .map_err(|error| SessionError::Broken(failure::of_system(&place.real, &error)))
+    }
+
     /// Registers the files that this store uses, and waits until no live owner uses others.
-    fn register(&mut self, deadline: Instant) -> Result<(), Trouble> {
+    fn register(&mut self, deadline: Instant) -> Result<(), SessionError> {
         let (Some(session), Some(place)) = (&self.session, self.place.clone()) else {
-            return Err(Trouble::Moved);
+            return Err(SessionError::Moved);
         };
         let files = session.files().clone();
-        let failed = |error| Trouble::Broken(failure::of_system(&place.owners, &error));
+        let failed = |error| SessionError::Broken(failure::of_owners(&place.owners, &error));
         // While the files were closed, no check looked for the owner's file.
         self.leave_lost_owner().map_err(failed)?;
-        let Some(session) = &self.session else { return Err(Trouble::Moved) };
+        let Some(session) = &self.session else { return Err(SessionError::Moved) };
         let owner = match &mut self.owner {
             Some(owner) => owner,
             none => {
                 let database = place.real.metadata().map_err(|error| match error.kind() {
-                    io::ErrorKind::NotFound => Trouble::Moved,
-                    _ => Trouble::Broken(failure::of_system(&place.real, &error)),
+                    io::ErrorKind::NotFound => SessionError::Moved,
+                    _ => SessionError::Broken(failure::of_system(&place.real, &error)),
                 })?;
                 #[cfg(unix)]
                 rights::share_log(&place.real, &database);
@@ -175,21 +195,25 @@ impl Keeper {
     /// Waits until no live owner uses files other than the opened ones. If none are open yet,
     /// compares with the files that have the names now. Returns the owners whose processes are
     /// gone.
-    fn wait_for_others(&mut self, place: &Place, deadline: Instant) -> Result<Vec<(Uuid, File)>, Trouble> {
-        let failed = |error| Trouble::Broken(failure::of_system(&place.owners, &error));
+    fn wait_for_others(
+        &mut self,
+        place: &FileLocation,
+        deadline: Instant,
+    ) -> Result<Vec<(Uuid, File)>, SessionError> {
+        let failed = |error| SessionError::Broken(failure::of_owners(&place.owners, &error));
         let dead = loop {
             let ids = self.session.as_ref().map_or_else(|| place.names.look(), |session| session.files().ids);
             // This store's registration has to be visible before it reads those of others.
             fence(Ordering::SeqCst);
             let except = self.owner.as_ref().map(Owner::id);
-            let survey = owners::survey(&place.owners, except, &ids, &place.kernel).map_err(failed)?;
+            let scan = owners::scan(&place.owners, except, &ids, &place.kernel).map_err(failed)?;
             // If two stores see each other, the names of the files of one lead elsewhere by now.
             if self.session.as_ref().is_some_and(Session::is_moved) {
-                return Err(Trouble::Moved);
+                return Err(SessionError::Moved);
             }
-            let Some(obstacle) = survey.obstacle else { break survey.dead };
+            let Some(obstacle) = scan.obstacle else { break scan.dead };
             if clock::now() >= deadline {
-                return Err(Trouble::Busy(self.in_the_way(obstacle)));
+                return Err(SessionError::Busy(self.in_the_way(obstacle)));
             }
             std::thread::sleep(LOOK_AGAIN);
         };
@@ -198,7 +222,7 @@ impl Keeper {
         Ok(dead)
     }
 
-    pub(super) fn refuse_second_copy(&mut self, is_second: bool) -> Result<(), Trouble> {
+    pub(super) fn refuse_second_copy(&mut self, is_second: bool) -> Result<(), SessionError> {
         if !is_second {
             return Ok(());
         }
@@ -211,7 +235,7 @@ impl Keeper {
             self.former.clear();
             owner.retire();
         }
-        Err(Trouble::Broken(self.second_copy()))
+        Err(SessionError::Broken(self.second_copy()))
     }
 
     fn in_the_way(&self, obstacle: Obstacle) -> StoreError {
@@ -256,7 +280,7 @@ impl Keeper {
         if moved {
             return self.lose();
         }
-        if self.usage.may_rest(now) && self.watch.is_empty() {
+        if self.usage.may_rest(now) && self.change_watcher.is_empty() {
             return self.rest();
         }
         // If this store can't tell where the file is, the next check looks again.
@@ -267,11 +291,11 @@ impl Keeper {
         // Until other stores see a new owner, only these checks protect the leases. If this store
         // can't be admitted now, the next check tries again.
         let is_unseen = self.owner.is_none() || !self.admitted && !self.former.is_empty();
-        if is_unseen && let Err(Trouble::Moved) = self.admit(now).map(drop) {
+        if is_unseen && let Err(SessionError::Moved) = self.admit(now).map(drop) {
             return self.lose();
         }
         if !self.former.is_empty() {
-            self.inherit();
+            self.take_over();
         }
     }
 
@@ -288,7 +312,7 @@ impl Keeper {
 
     /// Gives the rows of the former owners to the current owner, and then removes the files of the
     /// former owners. If that is not possible now, the next check tries again.
-    fn inherit(&mut self) {
+    fn take_over(&mut self) {
         let (Some(session), Some(owner), true) = (&mut self.session, &self.owner, self.admitted) else {
             return;
         };
@@ -296,7 +320,7 @@ impl Keeper {
         let done = session.transact(owner, work, clock::now() + WATCH_PATIENCE);
         if let Some(done) = self.unless_broken(done) {
             self.former.drain(..).for_each(Owner::retire);
-            let notices = self.watch.tell(&done.handed, done.at);
+            let notices = self.change_watcher.tell(&done.handed, done.at);
             self.send(notices);
         }
     }
@@ -309,11 +333,11 @@ impl Keeper {
             if self.notices.send(Notice::Lost(acknowledgement)).is_ok() {
                 let _ = dropped.recv_timeout(end.since(clock::now()));
             }
-        } else if !self.watch.is_empty() {
+        } else if !self.change_watcher.is_empty() {
             let _ = self.notices.send(Notice::Missed);
         }
         self.usage.clear();
-        self.watch = Watch::default();
+        self.change_watcher = ChangeWatcher::default();
         self.close();
         // Unlocks the owner's file, which admits the other stores.
         self.owner = None;

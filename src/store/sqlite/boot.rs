@@ -14,8 +14,8 @@ static KNOWN: OnceLock<Uuid> = OnceLock::new();
 /// Returns the id of this boot; nil if the system does not tell it.
 ///
 /// Only Linux has such an id, and some processes may not read it there (`ProcSubset=pid` of
-/// systemd). [`super::peers`] has rules for a nil boot: a lease of an earlier boot ends no later
-/// than its ttl after the next look at it.
+/// systemd). [`super::row_lifetimes`] has rules for a nil boot: a lease of an earlier boot ends no
+/// later than its ttl after the next look at it.
 pub fn id() -> Uuid {
     learn().unwrap_or(Uuid::nil())
 }

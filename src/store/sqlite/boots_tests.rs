@@ -1,18 +1,19 @@
 //! Tests rows of processes that share the kernel but read different boot ids: some are in
 //! containers with a boot id of their own, and some may not read the id.
 
-use super::super::super::Ask;
+use super::super::super::AcquireRequest;
 use super::super::boot;
 use super::super::kernel::Kernel;
 use super::super::owner::Owner;
-use super::tests::{Detached, Ledger, acquire, busy, detach, granted};
+use super::detached_tests::{Detached, detach};
+use super::tests::{TestDatabase, acquire, busy, granted};
 use super::*;
 use crate::lease::Ttl;
 
 /// A lock file on a local file system, and two processes that use it: one in a container, and one
 /// on the host, which reads another boot id.
 struct Machine {
-    ledger: Ledger,
+    database: TestDatabase,
     theirs: Owner,
     mine: Owner,
     host: Uuid,
@@ -21,18 +22,18 @@ struct Machine {
 impl Machine {
     fn new() -> Self {
         let host = Uuid::new_v4();
-        let mut ledger = Ledger::new();
-        ledger.kernel = Kernel::named(host, true);
-        let (theirs, mine) = (ledger.owner(), ledger.owner());
-        Self { ledger, theirs, mine, host }
+        let mut database = TestDatabase::new();
+        database.kernel = Kernel::named(host, true);
+        let (theirs, mine) = (database.owner(), database.owner());
+        Self { database, theirs, mine, host }
     }
 
     fn in_container(&self, ms: u64, request: &Request) -> Reply {
-        self.ledger.ask(self.theirs.id(), boot::id(), ms, request)
+        self.database.ask(self.theirs.id(), boot::id(), ms, request)
     }
 
     fn on_host(&self, ms: u64, request: &Request) -> Reply {
-        self.ledger.ask(self.mine.id(), self.host, ms, request)
+        self.database.ask(self.mine.id(), self.host, ms, request)
     }
 
     /// Returns how many ms the lock is still held, as the process on the host sees it; `None` if it
@@ -47,8 +48,8 @@ impl Machine {
 }
 
 fn request(token: Token, outlives_process: bool) -> Request {
-    let ask = Ask::new("k".into(), token, Ttl::from_millis(1_000).unwrap(), "h".into());
-    Request::Acquire(Ask { outlives_process, ..ask })
+    let ask = AcquireRequest::new("k".into(), token, Ttl::from_millis(1_000).unwrap(), "h".into());
+    Request::Acquire(AcquireRequest { outlives_process, ..ask })
 }
 
 #[test]
@@ -63,7 +64,7 @@ fn a_lease_of_a_live_process_in_a_container_ends_with_its_ttl() {
 fn a_lease_of_no_process_from_a_container_counts_until_its_ttl_is_over() {
     let machine = Machine::new();
     machine.in_container(50_000, &request(Token::random(), true));
-    machine.ledger.sweep(machine.mine.id(), machine.host, 50_300);
+    machine.database.sweep(machine.mine.id(), machine.host, 50_300);
     assert_eq!(machine.left(50_400), Some(600));
     assert_eq!(machine.left(51_000), None);
 }
@@ -71,7 +72,7 @@ fn a_lease_of_no_process_from_a_container_counts_until_its_ttl_is_over() {
 #[test]
 fn a_lease_of_no_process_counts_though_no_live_process_knows_its_boot() {
     let (machine, container) = (Machine::new(), Uuid::new_v4());
-    machine.ledger.ask(machine.theirs.id(), container, 50_000, &request(Token::random(), true));
+    machine.database.ask(machine.theirs.id(), container, 50_000, &request(Token::random(), true));
     assert_eq!(machine.left(50_400), Some(600));
     assert_eq!(machine.left(51_000), None);
 }
@@ -80,7 +81,7 @@ fn a_lease_of_no_process_counts_though_no_live_process_knows_its_boot() {
 fn a_detached_lease_ends_though_containers_come_and_go() {
     let (machine, token) = (Machine::new(), Token::random());
     let in_another =
-        |ms, request: &Request| machine.ledger.ask(machine.theirs.id(), Uuid::new_v4(), ms, request);
+        |ms, request: &Request| machine.database.ask(machine.theirs.id(), Uuid::new_v4(), ms, request);
     in_another(50_000, &request(token, false));
     in_another(50_000, &detach("k".into(), token, Ttl::from_millis(2_000).unwrap()));
     for ms in [50_900, 51_800] {
@@ -105,9 +106,9 @@ fn a_detached_lease_from_a_container_is_not_prolonged_by_a_look() {
 fn a_lease_from_a_container_counts_though_the_owners_files_are_gone() {
     let machine = Machine::new();
     machine.in_container(50_000, &request(Token::random(), false));
-    let Machine { ledger, theirs, mine, host } = machine;
-    std::fs::remove_dir_all(&ledger.owners).unwrap();
-    let reply = ledger.ask(mine.id(), host, 50_200, &request(Token::random(), false));
+    let Machine { database, theirs, mine, host } = machine;
+    std::fs::remove_dir_all(&database.owners).unwrap();
+    let reply = database.ask(mine.id(), host, 50_200, &request(Token::random(), false));
     assert!(matches!(reply, Reply::Busy { .. }), "the directory is gone, not the process: {reply:?}");
     drop(theirs);
 }
@@ -116,7 +117,7 @@ fn a_lease_from_a_container_counts_though_the_owners_files_are_gone() {
 fn a_lease_of_no_process_from_an_earlier_boot_has_ended() {
     let machine = Machine::new();
     let past = Uuid::new_v4();
-    machine.ledger.ask(machine.theirs.id(), past, 50_000, &request(Token::random(), true));
+    machine.database.ask(machine.theirs.id(), past, 50_000, &request(Token::random(), true));
     assert_eq!(machine.left(100), None);
 }
 
@@ -127,30 +128,30 @@ fn half_named() -> [(Uuid, Uuid); 2] {
 }
 
 #[test]
-fn a_process_that_cannot_read_the_boot_counts_the_leases_of_others_and_they_count_its() {
+fn a_process_that_cannot_read_the_boot_counts_leases_of_others_and_others_count_its_leases() {
     for (theirs, mine) in half_named() {
-        let (ledger, me) = (Ledger::new(), Uuid::new_v4());
+        let (database, me) = (TestDatabase::new(), Uuid::new_v4());
         // The owner's file is missing.
-        granted(&ledger.ask(Uuid::new_v4(), theirs, 50_000, &acquire("k", 1_000)));
-        assert_eq!(busy(&ledger.ask(me, mine, 50_400, &acquire("k", 1_000))), 600_000);
-        ledger.sweep(me, mine, 50_400);
-        assert_eq!(ledger.rows(), 1);
-        granted(&ledger.ask(me, mine, 51_000, &acquire("k", 1_000)));
+        granted(&database.ask(Uuid::new_v4(), theirs, 50_000, &acquire("k", 1_000)));
+        assert_eq!(busy(&database.ask(me, mine, 50_400, &acquire("k", 1_000))), 600_000);
+        database.sweep(me, mine, 50_400);
+        assert_eq!(database.rows(), 1);
+        granted(&database.ask(me, mine, 51_000, &acquire("k", 1_000)));
 
-        let holder = ledger.owner();
-        granted(&ledger.ask(holder.id(), theirs, 50_000, &acquire("l", 1_000)));
-        assert_eq!(busy(&ledger.ask(me, mine, 50_400, &acquire("l", 1_000))), 1_000_000, "its whole ttl");
+        let holder = database.owner();
+        granted(&database.ask(holder.id(), theirs, 50_000, &acquire("l", 1_000)));
+        assert_eq!(busy(&database.ask(me, mine, 50_400, &acquire("l", 1_000))), 1_000_000, "its whole ttl");
         drop(holder);
-        granted(&ledger.ask(me, mine, 50_400, &acquire("l", 1_000)));
+        granted(&database.ask(me, mine, 50_400, &acquire("l", 1_000)));
     }
 }
 
 #[test]
 fn a_lease_of_an_earlier_boot_is_free_also_if_one_of_the_boots_has_no_name() {
     for (theirs, mine) in half_named() {
-        let (ledger, me) = (Ledger::new(), Uuid::new_v4());
-        granted(&ledger.ask(Uuid::new_v4(), theirs, 1_000_000, &acquire("k", 1_000)));
-        granted(&ledger.ask(me, mine, 5, &acquire("k", 1_000)));
+        let (database, me) = (TestDatabase::new(), Uuid::new_v4());
+        granted(&database.ask(Uuid::new_v4(), theirs, 1_000_000, &acquire("k", 1_000)));
+        granted(&database.ask(me, mine, 5, &acquire("k", 1_000)));
     }
 }
 

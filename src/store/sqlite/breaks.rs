@@ -1,5 +1,5 @@
 //! Remembers which locks of a quorum were broken: for a while, this file does not grant repairs of
-//! them. See [`Ask::repairs`](super::super::Ask::repairs).
+//! them. See [`AcquireRequest::repairs`](super::super::AcquireRequest::repairs).
 
 use rusqlite::{Connection, OptionalExtension, named_params};
 use uuid::Uuid;

@@ -14,14 +14,15 @@ use std::io;
 use std::path::Path;
 
 use super::failure;
+use super::file_location::FileLocation;
 #[cfg(unix)]
 use super::rights;
-use super::session::{self, Place, Trouble};
+use super::session_error::{self, SessionError};
 use crate::lease::Instant;
 
 /// Creates the lock file at `path`, which leads to `place`, if it is missing. Call it after no live
 /// owner was found to use a file there. Waits for other creators until `deadline`.
-pub fn create(path: &Path, place: &Place, deadline: Instant) -> Result<(), Trouble> {
+pub fn create(path: &Path, place: &FileLocation, deadline: Instant) -> Result<(), SessionError> {
     #[cfg(unix)]
     if complete::create(path, place, deadline)? {
         return Ok(());
@@ -30,11 +31,11 @@ pub fn create(path: &Path, place: &Place, deadline: Instant) -> Result<(), Troub
     let _ = deadline;
     create_empty(&place.real).map_err(|error| {
         let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        Trouble::Broken(if is_full {
+        SessionError::Broken(if is_full {
             failure::of_system(path, &error)
         } else {
             // `of_sqlite` finds out which directory is in the way.
-            failure::of_sqlite(path, &session::cannot_open())
+            failure::of_sqlite(path, &session_error::cannot_open())
         })
     })
 }
@@ -80,13 +81,13 @@ mod complete {
     }
 
     /// Creates the file. Returns `false` if that is not possible here, so SQLite has to do it.
-    pub fn create(path: &Path, place: &Place, deadline: Instant) -> Result<bool, Trouble> {
+    pub fn create(path: &Path, place: &FileLocation, deadline: Instant) -> Result<bool, SessionError> {
         // SQLite finds out whether a network file system can have a log.
         if place.real.parent().is_some_and(|directory| network::name_of(directory).is_some()) {
             return Ok(false);
         }
         let new = with_end(&place.real, ".new");
-        let failed = |error| Trouble::Broken(failure::of_system(path, &error));
+        let failed = |error| SessionError::Broken(failure::of_system(path, &error));
         loop {
             // The lock ends when the file is closed, even if this process is killed. So the next
             // creator can use the file that a killed one has left.
@@ -98,7 +99,7 @@ mod complete {
                     continue;
                 }
                 Err(TryLockError::WouldBlock) => {
-                    return Err(Trouble::Busy(failure::of_sqlite(path, &session::busy())));
+                    return Err(SessionError::Busy(failure::of_sqlite(path, &session_error::busy())));
                 }
                 Err(TryLockError::Error(_)) => return Ok(false),
             }
@@ -142,9 +143,9 @@ mod complete {
     }
 
     /// Writes a complete lock file into `file`, whose name is `new`.
-    fn write(path: &Path, new: &Path, file: &File) -> Result<(), Trouble> {
-        let failed = |error| Trouble::Broken(failure::of_system(path, &error));
-        let refused = |error| Trouble::Broken(failure::of_sqlite(path, &error));
+    fn write(path: &Path, new: &Path, file: &File) -> Result<(), SessionError> {
+        let failed = |error| SessionError::Broken(failure::of_system(path, &error));
+        let refused = |error| SessionError::Broken(failure::of_sqlite(path, &error));
         file.metadata().and_then(|found| rights::check_new(&found, rights::NEW_FILE)).map_err(failed)?;
         file.set_len(0).map_err(failed)?;
         super::super::identity::prepare();
@@ -159,18 +160,22 @@ mod complete {
 
     /// Gives the file at `new` the name of the database, unless another file has that name. Returns
     /// `false` if the system has no such operation.
-    fn publish(place: &Place, new: &Path) -> io::Result<bool> {
+    fn publish(place: &FileLocation, new: &Path) -> io::Result<bool> {
         // Without their database, an old log and an old journal are of no use. SQLite would apply
         // them to the new one. The index goes with its log: it does not fit a new log.
         for end in ["-wal", "-shm", "-journal"] {
             let old = with_end(&place.real, end);
-            if old.exists() && place.names.is_database_missing() {
+            // Also a link that leads nowhere.
+            if old.symlink_metadata().is_ok() && place.names.is_database_missing() {
                 match fs::remove_file(&old) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        let why = format!(
-                            "{} is in the way and can't be removed ({error}); remove it",
-                            old.display()
-                        );
+                        let why = match rights::unusable_beside(&place.real) {
+                            Some((beside, why)) => format!("{} is refused: {why}", beside.display()),
+                            None => {
+                                let old = old.display();
+                                format!("{old} is in the way and can't be removed ({error}); remove it")
+                            }
+                        };
                         return Err(io::Error::new(error.kind(), why));
                     }
                     _ => {}
@@ -191,7 +196,7 @@ mod complete {
 
     /// Returns `false`: these systems can't rename a file without the risk of replacing another
     /// one.
-    pub fn create(_: &Path, _: &Place, _: Instant) -> Result<bool, Trouble> {
+    pub fn create(_: &Path, _: &FileLocation, _: Instant) -> Result<bool, SessionError> {
         Ok(false)
     }
 }

@@ -1,52 +1,61 @@
-//! Where the default file lies: in a directory of the user's own under the temporary directory, which
-//! everybody may write, so nothing found there is believed before it was looked at.
+//! Finds the default lock file, and checks its directory. The directory belongs to one user, and is
+//! in the temporary directory, where every user may write. So the store trusts nothing there before
+//! it has checked it.
 
 use std::path::{Path, PathBuf};
 
 use super::super::StoreError;
 #[cfg(unix)]
 use super::super::StoreErrorKind;
-use super::failure;
+use super::{failure, identity};
 
-/// The path of the embedded store's default file. Nothing is created or looked at before the store is used.
+/// Returns the path of the default lock file. Its directory is checked and created when the store
+/// is used.
 ///
 /// # Errors
 ///
-/// A message for people, when the temporary directory's path is relative and the current directory is gone.
+/// Fails with a message for people if the temporary directory's path is relative and the current
+/// directory is gone.
 pub fn default_path() -> Result<PathBuf, String> {
     let temporary = std::env::temp_dir();
-    // Links in it are followed once, so that the same file has the same path for everyone.
-    let temporary = dunce::canonicalize(&temporary).or_else(|_| std::path::absolute(&temporary));
+    // Follow links once, so that the file has the same path in all processes. If a link is refused,
+    // the store says so at its first request.
+    let temporary = identity::resolve(&temporary).or_else(|_| std::path::absolute(&temporary));
     let temporary =
         temporary.map_err(|error| format!("no temporary directory for the lock file: {error}"))?;
     Ok(temporary.join(own_name()).join("locks.db"))
 }
 
-/// The directory's name; with the user's id in it, so that users do not meet.
+/// Returns the name of the directory. It contains the user's id, so that each user has a directory.
 fn own_name() -> String {
     #[cfg(unix)]
     return format!("leasehold-{}", rustix::process::geteuid().as_raw());
-    // Elsewhere (Windows) the temporary directory is the user's own already.
+    // On other systems (Windows), each user has a temporary directory.
     #[cfg(not(unix))]
     "leasehold".into()
 }
 
-/// Makes sure that the directory of `path` can be trusted, if it is the user's own one; creates it if it is missing.
+/// Checks that the directory of `path` can be trusted if it has the name of the default directory.
+/// Creates it if it is missing.
 ///
 /// # Errors
 ///
-/// `Denied` if the directory is a link or no directory, belongs to somebody else, or is open to others.
+/// `Denied` if the directory is a link or no directory, belongs to another user, or is open
+/// to other users. Also if another user may have planted a link on the way.
 pub fn secure(path: &Path) -> Result<(), StoreError> {
     match path.parent() {
         Some(directory) if directory.file_name().is_some_and(|name| name == own_name().as_str()) => {
+            // Check the links before anything is created where they lead.
+            identity::resolve(path).map_err(|error| failure::of_system(path, &error))?;
             secure_own(directory)
         }
         _ => Ok(()),
     }
 }
 
-/// Looks at the directory itself, through a handle that no link leads to, so that it cannot be exchanged
-/// between the questions. It cannot be afterwards either, where the temporary directory is sticky.
+/// Checks the directory through one handle, opened without following links, so that no other user
+/// can replace it between the checks. If the temporary directory is sticky, no other user can
+/// replace it afterwards, either.
 #[cfg(unix)]
 fn secure_own(directory: &Path) -> Result<(), StoreError> {
     use rustix::fs::{FileType, Mode, OFlags};

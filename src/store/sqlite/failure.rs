@@ -1,4 +1,4 @@
-//! SQLite's errors in the contract's words.
+//! Turns errors of SQLite and of the operating system into errors of the store contract.
 
 use std::fmt::Display;
 use std::io;
@@ -10,12 +10,13 @@ use super::super::{StoreError, StoreErrorKind};
 #[cfg(unix)]
 use super::rights;
 
-/// Whether somebody else has the file locked, so that it only takes patience.
+/// Returns true if another process has the file locked, so that a later try may succeed.
 pub fn is_busy(error: &Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// What `error` of the file at `path` means. Nothing of the transaction was carried out.
+/// Returns the store's error for `error` of SQLite with the file at `path`. Nothing of the
+/// transaction was carried out.
 pub fn of_sqlite(path: &Path, error: &Error) -> StoreError {
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
@@ -64,7 +65,8 @@ pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// What `error` of the operating system, met on the file or directory at `path`, means.
+/// Returns the store's error for `error` of the operating system with the file or directory at
+/// `path`.
 pub fn of_system(path: &Path, error: &io::Error) -> StoreError {
     let kind = match error.kind() {
         io::ErrorKind::PermissionDenied => StoreErrorKind::Denied,
@@ -76,6 +78,38 @@ pub fn of_system(path: &Path, error: &io::Error) -> StoreError {
     failed(kind, path, error)
 }
 
+/// Returns the store's error for `error` of the operating system with `owners`, the directory of
+/// the owners.
+pub fn of_owners(owners: &Path, error: &io::Error) -> StoreError {
+    let kind = of_system(owners, error).kind;
+    // The errors of our own checks have an advice already.
+    let is_denied = kind == StoreErrorKind::Denied && error.raw_os_error().is_some();
+    let advice = if is_denied { owners_advice(owners) } else { String::new() };
+    let message = format!(
+        "the directory {}, in which the processes that use a lock file show that they live, failed: {error}{advice}",
+        owners.display()
+    );
+    StoreError::not_done(kind, message)
+}
+
+/// Says what to do if this process may not use the directory of the owners.
+#[cfg(unix)]
+fn owners_advice(owners: &Path) -> String {
+    match owners.symlink_metadata().map(|found| rights::other_owner(&found)) {
+        Ok(Some(owner)) => format!(
+            "; it belongs to the user {owner}: share the lock file and the directory with a group, or name another lock \
+             file"
+        ),
+        Ok(None) => "; run chmod u+rwx on it".into(),
+        Err(_) => String::new(),
+    }
+}
+
+#[cfg(not(unix))]
+fn owners_advice(_: &Path) -> String {
+    String::new()
+}
+
 fn failed(kind: StoreErrorKind, path: &Path, error: &dyn Display) -> StoreError {
     StoreError::not_done(kind, format!("the lock file {} failed: {error}", path.display()))
 }
@@ -84,9 +118,9 @@ fn extended(error: &Error) -> Option<i32> {
     error.sqlite_error().map(|error| error.extended_code)
 }
 
-/// SQLite says no more than that it could not open or write: look at what stands in the way.
+/// Finds out why SQLite could not open or write the file: SQLite itself does not say.
 ///
-/// By asking about the file only, never by opening it: closing a second handle of a database would drop
+/// Reads only metadata and never opens the file: closing a second handle of a database would drop
 /// the locks that this process has on it ("How To Corrupt An SQLite Database File", §2.2).
 fn unusable(path: &Path, error: &dyn Display) -> StoreError {
     let not_done = |kind, message: String| StoreError::not_done(kind, message);
@@ -102,19 +136,23 @@ fn unusable(path: &Path, error: &dyn Display) -> StoreError {
                 name.push(end);
                 PathBuf::from(name)
             });
-            // SQLite creates these two with the group of their creator, and the store then gives them
-            // that of a shared database. So this may pass.
+            // SQLite creates these two files with the group of their creator. A store then gives
+            // them the group of a shared database, so this error may pass.
             let passing = || {
                 let blocked = beside.iter().find_map(|place| blocked(place, path));
                 blocked.map(|error| StoreError { kind: StoreErrorKind::Unreachable, ..error })
             };
-            let blocked = blocked(path, path).or_else(|| blocked(directory, path)).or_else(passing);
+            let blocked = blocked(path, path).or_else(|| blocked(directory, path));
+            let blocked = blocked.or_else(passing).or_else(|| planted(path));
             blocked.unwrap_or_else(|| failed(StoreErrorKind::Unreachable, path, error))
         }
         (Err(error), _) if error.kind() == io::ErrorKind::PermissionDenied => of_system(path, &error),
         (_, Err(_)) => {
             let shown = directory.display();
-            not_done(StoreErrorKind::Unreachable, format!("the lock file's directory {shown} does not exist"))
+            let message = format!(
+                "the lock file's directory {shown} does not exist; create it, or name another lock file"
+            );
+            not_done(StoreErrorKind::Unreachable, message)
         }
         (_, Ok(found)) if !found.is_dir() => {
             not_done(StoreErrorKind::Unreachable, format!("{} is not a directory", directory.display()))
@@ -123,13 +161,26 @@ fn unusable(path: &Path, error: &dyn Display) -> StoreError {
     }
 }
 
-/// Why this user may not write `place`, if so.
+/// Returns the error if a file beside the lock file at `path` can't be trusted.
+#[cfg(unix)]
+fn planted(path: &Path) -> Option<StoreError> {
+    let (beside, why) = rights::unusable_beside(path)?;
+    let message = format!("the lock file {} failed: {} is refused: {why}", path.display(), beside.display());
+    Some(StoreError::not_done(StoreErrorKind::Denied, message))
+}
+
+#[cfg(not(unix))]
+fn planted(_: &Path) -> Option<StoreError> {
+    None
+}
+
+/// Returns the error if this process may not write `place`.
 #[cfg(unix)]
 fn blocked(place: &Path, path: &Path) -> Option<StoreError> {
     let found = place.metadata().ok()?;
     let error: io::Error = rustix::fs::access(place, rustix::fs::Access::WRITE_OK).err()?.into();
     let advice = rights::other_owner(&found).map_or_else(String::new, |owner| {
-        format!("; it belongs to the user {owner}: give this user the right, or name another lock file")
+        format!("; it belongs to the user {owner}: let this process write it, or name another lock file")
     });
     let (shown, place) = (path.display(), place.display());
     let kind = of_system(path, &error).kind;

@@ -2,7 +2,6 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::AsFd;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -10,28 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
-use rustix::fs::Stat;
 
+use super::file_id::FileId;
+pub use super::links::resolve;
 use super::{probe, syscalls};
-
-/// Identifies a file of this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileId {
-    pub device: u64,
-    pub inode: u64,
-}
-
-impl FileId {
-    #[allow(clippy::unnecessary_cast, reason = "the fields have other types on other systems")]
-    pub fn of(found: &Stat) -> Self {
-        Self { device: found.st_dev as u64, inode: found.st_ino as u64 }
-    }
-
-    /// Returns the id of an open file.
-    pub fn of_open(file: impl AsFd) -> io::Result<Self> {
-        Ok(Self::of(&rustix::fs::fstat(file)?))
-    }
-}
 
 /// The ids of the database, its log and the log's index. If the file system can't share memory, the
 /// latter two are missing.
@@ -230,40 +211,25 @@ pub fn copies_exclude_each_other(directory: &Path) -> bool {
     syscalls::install() && probe::locks_belong_to_open_files(directory)
 }
 
-/// Returns whether both paths lead to the same existing file. Returns `false` for a file with
-/// several names (hard links), because such a file is refused.
+/// Returns whether both paths, without links, name the same file, or will when it is created.
+/// Returns `false` for a file with several names (hard links), because such a file is refused.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
-    let found = |path: &Path| rustix::fs::stat(path).ok().filter(|found| found.st_nlink == 1);
-    match (found(one), found(other)) {
-        (Some(one), Some(other)) => FileId::of(&one) == FileId::of(&other),
+    let at = |path: &Path| rustix::fs::lstat(path).ok();
+    match (at(one), at(other)) {
+        (Some(one), Some(other)) => {
+            one.st_nlink == 1 && other.st_nlink == 1 && FileId::of(&one) == FileId::of(&other)
+        }
+        (None, None) if one.file_name() == other.file_name() => {
+            let directory = |path: &Path| at(path.parent()?).map(|found| FileId::of(&found));
+            directory(one).is_some_and(|one| directory(other) == Some(one))
+        }
         _ => false,
     }
 }
 
 /// Returns the device of the file at `path`, or of its directory if the file does not exist yet.
 pub fn device_of(path: &Path) -> Option<u64> {
-    let path = resolve(path);
-    let found = rustix::fs::stat(&path).or_else(|_| rustix::fs::stat(path.parent().unwrap_or(&path)));
+    let path = resolve(path).ok()?;
+    let found = rustix::fs::lstat(&path).or_else(|_| rustix::fs::stat(path.parent().unwrap_or(&path)));
     found.ok().map(|found| FileId::of(&found).device)
-}
-
-/// Returns the path of the database at `path` with all links followed, also a link whose target
-/// does not exist yet.
-pub fn resolve(path: &Path) -> PathBuf {
-    let mut path = path.to_path_buf();
-    // The system follows 40 links at most, too.
-    for _ in 0..40 {
-        if let Ok(real) = dunce::canonicalize(&path) {
-            return real;
-        }
-        let directory = path.parent().unwrap_or(Path::new("/")).to_path_buf();
-        match std::fs::read_link(&path) {
-            Ok(target) => path = directory.join(target),
-            Err(_) => {
-                let Some(name) = path.file_name() else { break };
-                return dunce::canonicalize(&directory).unwrap_or(directory).join(name);
-            }
-        }
-    }
-    path
 }

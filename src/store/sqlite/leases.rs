@@ -1,6 +1,9 @@
-//! The store contract's rules, applied to rows. Time, boot and owner come in as arguments; nothing here reads a clock.
+//! Applies the store contract's rules to rows. Time, boot and owner come in as arguments; nothing
+//! here reads a clock.
 
+mod listing;
 mod reading;
+mod sweep;
 
 use std::cell::Cell;
 use std::fs::File;
@@ -10,19 +13,18 @@ use rusqlite::{Connection, named_params};
 use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
-use super::super::inheritance::limit;
-use super::super::listing::{Listing, Wanted};
+use super::super::adopted_lease::limit;
 use super::super::rules::{self, Lock};
-use super::super::{Answer, Ask, Reply, Request, WAITER_LIFE};
+use super::super::{AcquireRequest, Answer, Reply, Request};
 use super::breaks;
-use super::peers::{Fate, Me, Peers, Span};
-use super::rows::{self, Known, Origin, Rows};
+use super::row_lifetimes::{RowLifetimes, ThisStore};
+use super::rows::{self, Origin, RowCache, Rows};
 use crate::lease::{Fence, Instant, Key, Token};
 
 const END_LEASES: &str = "DELETE FROM leases WHERE owner = :owner";
 const END_WAITERS: &str = "DELETE FROM waiters WHERE owner = :owner";
-const INHERIT_LEASES: &str = "UPDATE leases SET owner = :heir WHERE owner = :owner";
-const INHERIT_WAITERS: &str = "UPDATE waiters SET owner = :heir WHERE owner = :owner";
+const TAKE_OVER_LEASES: &str = "UPDATE leases SET owner = :new_owner WHERE owner = :owner";
+const TAKE_OVER_WAITERS: &str = "UPDATE waiters SET owner = :new_owner WHERE owner = :owner";
 /// The locks that change hands when an owner is gone; its other leases just end.
 const AWAITED: &str = "SELECT key FROM waiters WHERE owner = :owner UNION SELECT key FROM leases
     WHERE owner = :owner AND EXISTS (SELECT 1 FROM waiters WHERE waiters.key = leases.key)";
@@ -30,69 +32,55 @@ const ANY_WAITERS: &str = "SELECT EXISTS (SELECT 1 FROM waiters)";
 const LAST_OF_OWNER: &str = "SELECT max(last) FROM leases WHERE owner = :owner";
 const FLOOR: &str = "SELECT floor FROM fence WHERE only = 0";
 const RAISE_FLOOR: &str = "UPDATE fence SET floor = :floor WHERE only = 0 AND floor < :floor";
-const NEXT: &str =
-    "SELECT key, token, ends, ttl, owner, boot, wall_ends FROM leases WHERE (key, token) > (:key, :token)
-    ORDER BY key, token LIMIT :count";
-/// Waiters whose time is over, or may be.
-const STALE: &str =
-    "SELECT DISTINCT key FROM waiters WHERE until <= :now OR until > :longest OR boot <> :boot";
-
-/// The locks of which there are leases, some of which may be over.
-const KEYS: &str = "SELECT DISTINCT key FROM leases WHERE key >= :from ORDER BY key LIMIT :count";
-
-/// How many keys a listing reads at a time.
-const LIST_STEP: usize = 200;
-/// How many leases one step of the sweep looks at.
-const SWEEP_STEP: usize = 200;
-
 /// A waiter of this process that was handed a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handed {
+pub struct HandedLease {
     pub token: Token,
     pub number: u64,
 }
 
-/// What a turn leaves to be done once it is committed.
+/// What has to be done after a transaction is committed.
 #[derive(Debug, Default)]
-pub struct Aftermath {
-    /// Who is to be told.
-    pub handed: Vec<Handed>,
-    /// Owners of whom nothing is left, to be buried.
-    pub graves: Vec<(Uuid, File)>,
+pub struct AfterCommit {
+    /// The waiters that get a notice.
+    pub handed: Vec<HandedLease>,
+    /// The owners that have no rows left and have to be removed.
+    pub dead_owner_files: Vec<(Uuid, File)>,
 }
 
 /// Where a sweep goes on: after this key and token.
 pub type Cursor = (String, String);
 
-/// One transaction's look at the locks, at one instant.
-pub struct Turn<'a> {
+/// Carries out requests within one transaction, at one instant.
+pub struct Transaction<'a> {
     connection: &'a Connection,
     rows: Rows<'a>,
-    me: Me<'a>,
+    me: ThisStore<'a>,
     now: Instant,
     wall_us: u64,
-    /// Whether the transaction may write.
+    /// True if the transaction may write.
     writes: bool,
-    /// The locks that were looked at. Nobody else can change them meanwhile.
-    known: FxHashMap<Key, Known>,
+    /// The locks that were read. No other process can change them meanwhile.
+    known: FxHashMap<Key, RowCache>,
     /// The floor of the fences in the file, once it was read. See [`rules`].
     floor: Option<Fence>,
     /// The largest fence of the leases that ended in this transaction. The commit raises the floor
     /// to it.
     raised: Fence,
-    /// Whether anybody waits in the file, once it was asked: mostly nobody does, and no lock needs to be asked then.
+    /// Whether the file has any waiters, once that was read. Mostly it has none, and then the queue
+    /// of no lock has to be read.
     any_waiters: Option<bool>,
-    peers: Peers<'a>,
+    row_lifetimes: RowLifetimes<'a>,
     /// Waiters of this process that were handed leases.
-    handed: Vec<(Key, Handed)>,
+    handed: Vec<(Key, HandedLease)>,
 }
 
-impl<'a> Turn<'a> {
-    /// A turn of `me` in the transaction that `connection` is in, at `now`; `wall_us` is the wall clock
-    /// for fences.
+impl<'a> Transaction<'a> {
+    /// Returns the transaction that `connection` has begun, for the store `me` and the instant
+    /// `now`. `wall_us` is the wall clock for fences, in µs since 1970.
     pub fn new(
         connection: &'a Connection,
-        me: Me<'a>,
+        me: ThisStore<'a>,
         now: Instant,
         wall_us: u64,
         writes: bool,
@@ -108,7 +96,7 @@ impl<'a> Turn<'a> {
             floor: None,
             raised: Fence::NONE,
             any_waiters: None,
-            peers: Peers::new(me, now, wall_us, writes),
+            row_lifetimes: RowLifetimes::new(me, now, wall_us, writes),
             handed: Vec::new(),
         })
     }
@@ -119,49 +107,50 @@ impl<'a> Turn<'a> {
         batch.iter().map(|request| self.apply(request).map(Ok)).collect()
     }
 
-    /// Carries out one request. Nothing of it is in the file before [`Turn::finish`].
+    /// Carries out one request. Nothing of it is in the file before [`Transaction::finish`].
     pub fn apply(&mut self, request: &Request) -> rusqlite::Result<Reply> {
         let me = self.me;
         match request {
             Request::Ping => Ok(Reply::Ready),
-            // That the file could be opened and read is what there is to find out here.
+            // A diagnosis only has to find out whether the file can be opened and read.
             Request::Diagnose { .. } => Ok(Reply::Diagnosed(Vec::new())),
             Request::Inspect { key } => {
                 let now = self.now;
                 Ok(self.load(key)?.lock.inspect(now))
             }
-            Request::List(wanted) => Ok(Reply::Listed(self.list(wanted)?)),
+            Request::List(filter) => Ok(Reply::Listed(self.list(filter)?)),
             Request::Break { key, bars_repairs } => {
                 if *bars_repairs {
                     breaks::note(self.connection, key, self.now, self.me.boot)?;
                 }
-                self.act(key, |lock, turn| lock.break_all(turn))
+                self.act(key, |lock, context| lock.break_all(context))
             }
-            Request::Acquire(ask)
-                if ask.repairs && breaks::is_recent(self.connection, &ask.key, self.now, self.me.boot)? =>
+            Request::Acquire(acquire)
+                if acquire.repairs
+                    && breaks::is_recent(self.connection, &acquire.key, self.now, self.me.boot)? =>
             {
                 Ok(Reply::Busy { remaining: Some(Duration::ZERO) })
             }
-            Request::Acquire(ask) => {
+            Request::Acquire(acquire) => {
                 self.read_floor()?;
-                self.drop_old_fence(ask)?;
-                let reply = self.act(&ask.key, |lock, turn| lock.acquire(ask, turn))?;
+                self.drop_old_fence(acquire)?;
+                let reply = self.act(&acquire.key, |lock, context| lock.acquire(acquire, context))?;
                 match reply {
                     Reply::Acquired { .. } => {
-                        let owner = me.owner_of(ask.outlives_process);
-                        self.own(&ask.key, ask.token, owner, ask.ttl.as_duration())?
+                        let owner = me.owner_of(acquire.outlives_process);
+                        self.own(&acquire.key, acquire.token, owner, acquire.ttl.as_duration())?
                     }
-                    Reply::Queued { .. } if ask.repairs => {
-                        let owner = me.owner_of(ask.outlives_process);
-                        let origin = self.load(&ask.key)?.place_first(ask.token, owner, me.boot);
+                    Reply::Queued { .. } if acquire.repairs => {
+                        let owner = me.owner_of(acquire.outlives_process);
+                        let origin = self.load(&acquire.key)?.place_first(acquire.token, owner, me.boot);
                         (origin.owner, origin.boot, origin.number) = (owner, me.boot, Some(0));
                     }
                     // The place of a repair stays as it is.
-                    Reply::Queued { .. } if self.load(&ask.key)?.repairs(ask.token) => {}
+                    Reply::Queued { .. } if self.load(&acquire.key)?.repairs(acquire.token) => {}
                     Reply::Queued { .. } => {
-                        let origin = self.load(&ask.key)?.place(ask.token, me.owner, me.boot);
+                        let origin = self.load(&acquire.key)?.place(acquire.token, me.owner, me.boot);
                         (origin.owner, origin.boot) = (me.owner, me.boot);
-                        origin.number = ask.place.map(|place| place.number);
+                        origin.number = acquire.place.map(|place| place.number);
                     }
                     _ => {}
                 }
@@ -171,40 +160,43 @@ impl<'a> Turn<'a> {
                 if *fences > 0 {
                     self.read_floor()?;
                 }
-                let reply = self.act(key, |lock, turn| lock.renew(*token, *ttl, *fences, turn))?;
+                let reply = self.act(key, |lock, context| lock.renew(*token, *ttl, *fences, context))?;
                 if matches!(reply, Reply::Renewed { .. }) {
-                    // The owner too: should its file have been deleted, the lease names the new one from now on.
+                    // Write the owner, too: if the owner's file was deleted, the lease names the
+                    // new owner from now on.
                     let outlives_process = self.load(key)?.entry(*token, me.owner, me.boot).owner.is_nil();
                     self.own(key, *token, me.owner_of(outlives_process), ttl.as_duration())?;
                 }
                 Ok(reply)
             }
             Request::Detach { key, token, ttl, fence, own_ttl } => {
-                let reply = self.act(key, |lock, turn| lock.detach(*token, *ttl, *fence, *own_ttl, turn))?;
+                let reply =
+                    self.act(key, |lock, context| lock.detach(*token, *ttl, *fence, *own_ttl, context))?;
                 if matches!(reply, Reply::Renewed { .. }) {
                     self.own(key, *token, Uuid::nil(), ttl.as_duration())?;
                     self.outlive(key, *token)?;
                 }
                 Ok(reply)
             }
-            Request::Adopt { key, token, heir, ttl, holder, outlives_process, source } => {
+            Request::Adopt { key, token, adopter, ttl, holder, outlives_process, source } => {
                 // A lease that has no fence gets one.
                 self.read_floor()?;
-                // It has what its ticket gave it, if that is more.
+                // The lease keeps the ttl of its ticket if that is longer.
                 let given = self.load(key)?.entry(*token, me.owner, me.boot).ttl;
-                let reply =
-                    self.act(key, |lock, turn| lock.adopt(*token, *heir, *ttl, *source, holder, turn))?;
-                if let Reply::Adopted(inherited) = reply {
+                let reply = self
+                    .act(key, |lock, context| lock.adopt(*token, *adopter, *ttl, *source, holder, context))?;
+                if let Reply::Adopted(adopted_lease) = reply {
                     let owner = me.owner_of(*outlives_process);
-                    let ttl = limit(*ttl, *source, inherited.ttl).as_duration();
-                    self.own(key, *heir, owner, given.max(ttl))?;
+                    let ttl = limit(*ttl, *source, adopted_lease.ttl).as_duration();
+                    self.own(key, *adopter, owner, given.max(ttl))?;
                 }
                 Ok(reply)
             }
-            Request::Move { key, token, to, heir } => {
+            Request::Move { key, token, to, adopter, most } => {
                 let given = self.load(key)?.entry(*token, me.owner, me.boot).ttl;
-                let reply = self.act(key, |lock, turn| lock.pass(*token, *to, *heir, turn))?;
-                // If the heir has the lease already, its process stays the owner.
+                let reply =
+                    self.act(key, |lock, context| lock.pass(*token, *to, *adopter, *most, context))?;
+                // If the adopter has the lease already, its process stays the owner.
                 if reply.is_adopted() && self.load(key)?.lock.held.iter().any(|held| held.token == *to) {
                     self.own(key, *to, Uuid::nil(), given)?;
                     self.outlive(key, *to)?;
@@ -212,7 +204,7 @@ impl<'a> Turn<'a> {
                 Ok(reply)
             }
             Request::Accept { key, token, fence, count } => {
-                self.act(key, |lock, turn| lock.accept(*token, *fence, *count, turn))
+                self.act(key, |lock, context| lock.accept(*token, *fence, *count, context))
             }
             Request::Release { key, token, used } => self.release(key, *token, *used),
             Request::GiveBack { key, token, .. } => self.release(key, *token, None),
@@ -222,63 +214,45 @@ impl<'a> Turn<'a> {
     /// Drops the fence of the asker's lease if no live owner is known to have written it, so that
     /// the acquire reserves a new fence. The files may have been moved away and back, and other
     /// files gave larger fences meanwhile. Every store gave up its owner before that. A lease that
-    /// outlives its process names no owner, so it always gets a new fence.
-    fn drop_old_fence(&mut self, ask: &Ask) -> rusqlite::Result<()> {
+    /// outlives its process names no owner, so it always gets a new fence, unless it was detached.
+    fn drop_old_fence(&mut self, acquire: &AcquireRequest) -> rusqlite::Result<()> {
         let me = self.me;
-        let known = self.load(&ask.key)?;
-        let Some(index) = known.lock.held.iter().position(|held| held.token == ask.token) else {
+        let known = self.load(&acquire.key)?;
+        let Some(index) = known.lock.held.iter().position(|held| held.token == acquire.token) else {
             return Ok(());
         };
-        let owner = known.entry(ask.token, me.owner, me.boot).owner;
-        let is_old =
-            if owner.is_nil() { ask.outlives_process } else { self.peers.is_alive(owner) != Some(true) };
+        let owner = known.entry(acquire.token, me.owner, me.boot).owner;
+        let is_old = if owner.is_nil() {
+            acquire.outlives_process
+        } else {
+            self.row_lifetimes.look_up_owner(owner) != Some(true)
+        };
         if is_old {
-            self.load(&ask.key)?.lock.held[index].fence = None;
+            self.load(&acquire.key)?.lock.held[index].drop_fence();
         }
         Ok(())
     }
 
     fn release(&mut self, key: &Key, token: Token, used: Option<Fence>) -> rusqlite::Result<Reply> {
         let me = self.me;
-        let reply = self.act(key, |lock, turn| lock.release(token, used, turn))?;
-        // If it comes back within the turn, it does so at the end of the queue.
+        let reply = self.act(key, |lock, context| lock.release(token, used, context))?;
+        // If the token waits again within the transaction, it gets the last place in the queue.
         self.load(key)?.entry(token, me.owner, me.boot).place = 0;
         Ok(reply)
     }
 
-    fn list(&mut self, wanted: &Wanted) -> rusqlite::Result<Listing> {
-        let (mut listing, mut from, now) = (Listing::default(), wanted.prefix.to_string(), self.now);
-        loop {
-            let mut statement = self.connection.prepare_cached(KEYS)?;
-            let named = named_params! { ":from": from, ":count": LIST_STEP as i64 };
-            let keys =
-                statement.query_map(named, |row| row.get(0))?.collect::<rusqlite::Result<Vec<Key>>>()?;
-            for key in keys.iter().filter(|key| wanted.matches(key)) {
-                if let Reply::Inspected(Some(info)) = self.load(key)?.lock.inspect(now)
-                    && !listing.add(wanted, key.clone(), info)
-                {
-                    return Ok(listing);
-                }
-            }
-            match keys.last().filter(|last| keys.len() == LIST_STEP && last.starts_with(&*wanted.prefix)) {
-                // No key has a NUL in it, so nothing comes between this one and that.
-                Some(last) => from = format!("{last}\0"),
-                None => return Ok(listing),
-            }
-        }
-    }
-
-    /// Looks whether a lease of `key` has ended or its process is gone, and hands it on then.
+    /// Ends the leases of `key` that have run out or whose processes are gone, and hands the lock
+    /// on.
     pub fn look(&mut self, key: &Key) -> rusqlite::Result<()> {
-        self.act(key, |lock, turn| lock.settle(turn))
+        self.act(key, |lock, context| lock.settle(context))
     }
 
     /// Gives all rows of the `former` owner to this store's owner. Call it before any row is read.
-    pub fn inherit(&mut self, former: Uuid) -> rusqlite::Result<()> {
-        for inherit in [INHERIT_LEASES, INHERIT_WAITERS] {
+    pub fn take_over(&mut self, former: Uuid) -> rusqlite::Result<()> {
+        for take_over in [TAKE_OVER_LEASES, TAKE_OVER_WAITERS] {
             self.connection.execute(
-                inherit,
-                named_params! { ":heir": self.me.owner.as_bytes(), ":owner": former.as_bytes() },
+                take_over,
+                named_params! { ":new_owner": self.me.owner.as_bytes(), ":owner": former.as_bytes() },
             )?;
         }
         Ok(())
@@ -286,68 +260,23 @@ impl<'a> Turn<'a> {
 
     /// Frees the leases and waiters of an owner whose process is gone.
     pub fn free(&mut self, owner: Uuid, handle: File) {
-        self.peers.bury(owner, handle);
+        self.row_lifetimes.note_gone(owner, handle);
     }
 
-    /// Frees what this store has itself, which is about to end.
+    /// Frees the leases and waiters of this store, which is about to end.
     pub fn retire(&mut self) {
-        self.peers.retire();
+        self.row_lifetimes.retire();
     }
 
-    /// One step of the sweep: looks at the locks after `after` of which a lease has run out, in case nobody asks. At
-    /// the beginning of a round also at those where a waiter's time has. Returns where to go on; the beginning at the end.
-    pub fn sweep(&mut self, after: &Cursor) -> rusqlite::Result<Cursor> {
-        let (key, token) = after;
-        if key.is_empty() && token.is_empty() {
-            let (now, longest) = (self.now, self.now + WAITER_LIFE);
-            let mut statement = self.connection.prepare_cached(STALE)?;
-            let keys = statement.query_map(
-                named_params! {
-                    ":now": now.as_micros().cast_signed(), ":longest": longest.as_micros().cast_signed(),
-                    ":boot": self.me.boot.as_bytes(),
-                },
-                |row| row.get(0),
-            )?;
-            for key in keys.collect::<rusqlite::Result<Vec<Key>>>()? {
-                self.look(&key)?;
-            }
-            breaks::sweep(self.connection, self.now, self.me.boot)?;
-        }
-        let mut statement = self.connection.prepare_cached(NEXT)?;
-        let rows = statement.query_map(
-            named_params! { ":key": key, ":token": token, ":count": SWEEP_STEP as i64 },
-            |row| {
-                let cursor: Cursor = (row.get(0)?, row.get(1)?);
-                let span = Span {
-                    ends: Instant::from_micros(rows::number_of(row, 2)?),
-                    ttl: Duration::from_millis(rows::number_of(row, 3)?),
-                    is_place: false,
-                    owner: rows::id_of(row, 4)?,
-                    boot: rows::id_of(row, 5)?,
-                    wall_ends: row.get::<_, Option<i64>>(6)?.map(i64::cast_unsigned),
-                };
-                Ok((cursor, span))
-            },
-        )?;
-        let mut rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-        for ((key, _), span) in &rows {
-            if matches!(self.peers.fate_by_time(*span), Fate::Over | Fate::Outlives(_)) {
-                self.look(&key.as_str().into())?;
-            }
-        }
-        let last = rows.pop().filter(|_| rows.len() == SWEEP_STEP - 1);
-        Ok(last.map(|(cursor, _)| cursor).unwrap_or_default())
-    }
-
-    /// Writes everything down, and hands on what those leave who were found to be gone. What it returns is to be done
-    /// after the commit.
-    pub fn finish(mut self) -> rusqlite::Result<Aftermath> {
+    /// Hands on the leases of processes that are gone, and writes all changes into the file.
+    /// Returns what has to be done after the commit.
+    pub fn finish(mut self) -> rusqlite::Result<AfterCommit> {
         if !self.writes {
-            return Ok(Aftermath::default());
+            return Ok(AfterCommit::default());
         }
         let mut handled = 0;
-        // Looking at their locks may show that others are gone, too.
-        while let Some(owner) = self.peers.gone().get(handled) {
+        // Reading the locks of one owner may show that other owners are gone, too.
+        while let Some(owner) = self.row_lifetimes.gone().get(handled) {
             let mut statement = self.connection.prepare_cached(AWAITED)?;
             let keys = statement.query_map(named_params! { ":owner": owner.as_bytes() }, |row| row.get(0))?;
             for key in keys.collect::<rusqlite::Result<Vec<Key>>>()? {
@@ -356,7 +285,7 @@ impl<'a> Turn<'a> {
             handled += 1;
         }
         let (known, me) = (&mut self.known, self.me);
-        // Who was handed a lease and took it up in the same turn knows.
+        // A waiter that took up its lease in the same transaction needs no notice.
         self.handed.retain(|(key, handed)| {
             let Some(known) = known.get_mut(key) else { return false };
             let holds = known.lock.held.iter().any(|held| held.token == handed.token);
@@ -365,7 +294,7 @@ impl<'a> Turn<'a> {
         for (key, known) in self.known.drain() {
             self.rows.store(&key, known)?;
         }
-        for owner in self.peers.gone() {
+        for owner in self.row_lifetimes.gone() {
             // This transaction may not have read these leases. Only the rows say how far their
             // fences went.
             let mut statement = self.connection.prepare_cached(LAST_OF_OWNER)?;
@@ -381,17 +310,17 @@ impl<'a> Turn<'a> {
             self.connection.prepare_cached(RAISE_FLOOR)?.execute(named_params! { ":floor": floor })?;
         }
         let handed = self.handed.into_iter().map(|(_, handed)| handed).collect();
-        Ok(Aftermath { handed, graves: self.peers.into_graves() })
+        Ok(AfterCommit { handed, dead_owner_files: self.row_lifetimes.into_dead_owner_files() })
     }
 
     /// Applies one of the rules to the lock `key`.
     fn act<T>(
         &mut self,
         key: &Key,
-        rule: impl FnOnce(&mut Lock, &mut rules::Turn<'_>) -> T,
+        rule: impl FnOnce(&mut Lock, &mut rules::RuleContext<'_>) -> T,
     ) -> rusqlite::Result<T> {
         if !self.load(key)?.lock.queue.is_empty() {
-            // Whoever is handed the lock gets a fence.
+            // A waiter that is handed the lock gets a fence.
             self.read_floor()?;
         }
         let known = self.known.get_mut(key).expect("just loaded");
@@ -405,11 +334,12 @@ impl<'a> Turn<'a> {
         let mut handed = Vec::new();
         let mut hand = |waiting: &rules::Waiting, _: Option<Fence>| {
             let lives = waiting.handed_until(now).since(now);
-            let told = Handed { token: waiting.token, number: waiting.number };
+            let told = HandedLease { token: waiting.token, number: waiting.number };
             handed.push((told, lives, waiting.repairs()));
         };
-        let mut turn = rules::Turn { now, fences: &mut fences, raise: &mut raise, handed: &mut hand };
-        let result = rule(&mut known.lock, &mut turn);
+        let mut context =
+            rules::RuleContext { now, fences: &mut fences, raise: &mut raise, handed: &mut hand };
+        let result = rule(&mut known.lock, &mut context);
         for (handed, lives, repairs) in handed {
             let origin = known.entry(handed.token, me.owner, me.boot);
             (origin.boot, origin.ttl, origin.place) = (me.boot, lives, 0);
@@ -423,7 +353,8 @@ impl<'a> Turn<'a> {
         Ok(result)
     }
 
-    /// Writes down whose the lease of `token` is from now on, that it is taken up, and that it was wanted for `ttl`.
+    /// Records that the lease of `token` belongs to `owner` from now on, that it is taken up, and
+    /// its ttl: `ttl`, or the recorded one if that is longer.
     fn own(&mut self, key: &Key, token: Token, owner: Uuid, ttl: Duration) -> rusqlite::Result<()> {
         let boot = self.me.boot;
         let origin = self.load(key)?.entry(token, owner, boot);
@@ -431,7 +362,7 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Writes down when the lease of `token` ends by the wall clock. That instant counts in another
+    /// Records when the lease of `token` ends by the wall clock. That instant counts in another
     /// boot.
     fn outlive(&mut self, key: &Key, token: Token) -> rusqlite::Result<()> {
         let (me, now, wall) = (self.me, self.now, Instant::from_micros(self.wall_us));
@@ -446,6 +377,10 @@ impl<'a> Turn<'a> {
 #[cfg(test)]
 #[path = "leases_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "detached_tests.rs"]
+mod detached_tests;
 
 #[cfg(test)]
 #[path = "queue_tests.rs"]

@@ -61,9 +61,13 @@ fn known() -> Vec<Arc<LockFile>> {
 }
 
 /// Returns whether both paths lead to the same file, or will when it is created. Paths of one
-/// existing file may look different: with a bind mount, or on a file system that ignores case.
+/// existing file may look different: with a bind mount, or on a file system that ignores case. A
+/// path with a link that another user may have planted leads to no file.
 fn lead_to_one(one: &Path, other: &Path) -> bool {
-    identity::resolve(one) == identity::resolve(other) || identity::is_same_file(one, other)
+    match (identity::resolve(one), identity::resolve(other)) {
+        (Ok(one), Ok(other)) => one == other || identity::is_same_file(&one, &other),
+        _ => false,
+    }
 }
 
 #[cfg(all(test, unix))]

@@ -1,38 +1,43 @@
 //! The embedded store: one SQLite file, shared by every process of one host.
 //!
 //! - this file: the store as the engine sees it;
-//! - `thread`: the one thread that owns the file, so that the engine's never blocks;
-//! - `session`: the opened file, and one transaction in it;
+//! - `file_thread`: the one thread that owns the file, so that the engine's never blocks, and
+//!   `job`: a batch on its way to it;
+//! - `file_location`: where a lock file is, and `opened_file`: the connection to it;
+//! - `session`: one transaction after the other in the opened file, and `session_error`: why one
+//!   was not carried out;
 //! - `work`: the work of one transaction, and its result;
 //! - `leases`: the store contract's rules, applied to rows at one instant;
 //! - `rows`: one lock, read from rows and written back;
-//! - `room`: limits the log by the room on the disk;
-//! - `watch`: what this process waits for, and when to look for it;
+//! - `log_limit`: limits the log by the room on the disk;
+//! - `change_watcher`: what this process waits for, and when to look for it;
 //! - `schema`: the file's layout, and which files are refused;
 //! - `owner`: the file that shows other stores that a store lives;
 //! - `owners`: which other owners live, and which keep this store from its files;
 //! - `record`: what an owner's file records about the files that its store uses;
-//! - `identity`: which files the names lead to;
+//! - `identity`: which files the names lead to, and `file_id`: what identifies a file;
+//! - `links`: which links in the path of a lock file are followed;
 //! - `lock_file`: which clients share a store;
 //! - `creation`: a new lock file, complete before it has its name;
 //! - `breaks`: which locks were broken lately, if the file is a node of a quorum;
 //! - `admission`: when a store may use the files, and what happens when they are replaced;
 //! - `usage`: what this store has in the files;
 //! - `syscalls`, `probe`: locks that belong to the open file and not to the process;
-//! - `peers`: which owners live, as far as one transaction knows;
+//! - `row_lifetimes`: which owners live, as far as one transaction knows;
 //! - `boot`: which boot of the machine this is;
 //! - `kernel`: whether other kernels use the file;
 //! - `network`: the kind of file system that the file is on;
 //! - `directory`: where the default file lies, and when it is refused;
 //! - `rights`: what other users may do with the files;
-//! - `failure`: SQLite's errors in the contract's words.
+//! - `trust`: which users' files SQLite may use beside the database;
+//! - `failure`: turns errors of SQLite and of the system into errors of the store contract.
 //!
 //! **Time.** Leases end by the clock of [`crate::engine::clock`], which all processes of a host
-//! share and no process can set. It begins anew at each boot, so every lease names its boot. The
+//! share and no process can set. It begins again at each boot, so every lease names its boot. The
 //! leases of a process are free in another boot. Some processes can't read the id of their boot;
-//! [`peers`](self::peers) has rules for them. A detached lease belongs to no process and outlives
-//! the boot. So its commit waits for the disk, and the lease names the wall clock at which it ends.
-//! Apart from that, the wall clock only makes fences grow.
+//! [`row_lifetimes`](self::row_lifetimes) has rules for them. A detached lease belongs to no
+//! process and outlives the boot. So its commit waits for the disk, and the lease names the wall
+//! clock at which it ends. Apart from that, the wall clock only makes fences grow.
 //!
 //! **Crashes.** Every opened store holds an operating system's lock on a file of its own beside the
 //! database, in `PATH.owners/`, and the leases of its process name that file. The kernel drops the
@@ -41,9 +46,10 @@
 //! that was moved away and back (`admission`). Detached leases, and leases that have to outlive
 //! their process, name no file: they end by their ttl.
 //!
-//! **Waiting.** The queue is in the file. Whoever ends a lease hands it on in the same transaction. A process some of
-//! whose waiters are in the file looks every few milliseconds whether another has changed it, and does what nobody may
-//! be left to do: it hands on the leases of processes that are gone, and those that have run out.
+//! **Waiting.** The queue is in the file. The process that ends a lease hands it on in the same
+//! transaction. A process with waiters in the file looks every few milliseconds whether another one
+//! has changed the file. It also hands on the leases of processes that are gone, and those that
+//! have run out.
 //!
 //! **Several copies of the library in one process** exclude each other like processes: SQLite's
 //! locks belong to the open file (`syscalls`). Clients of one copy that name the same file share
@@ -62,36 +68,46 @@
 mod admission;
 mod boot;
 mod breaks;
+mod change_watcher;
 mod creation;
 mod directory;
 mod failure;
+#[cfg(unix)]
+mod file_id;
+mod file_location;
+mod file_thread;
 #[cfg(unix)]
 mod identity;
 #[cfg(not(unix))]
 #[path = "identity_elsewhere.rs"]
 mod identity;
+mod job;
 mod kernel;
 mod leases;
+#[cfg(unix)]
+mod links;
 mod lock_file;
+mod log_limit;
 mod network;
+mod opened_file;
 mod owner;
 mod owners;
-mod peers;
 #[cfg(unix)]
 mod probe;
 #[cfg(unix)]
 mod record;
 #[cfg(unix)]
 mod rights;
-mod room;
+mod row_lifetimes;
 mod rows;
 mod schema;
 mod session;
+mod session_error;
 #[cfg(unix)]
 mod syscalls;
-mod thread;
+#[cfg(unix)]
+mod trust;
 mod usage;
-mod watch;
 mod work;
 
 use std::cell::RefCell;
@@ -104,14 +120,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
 
 pub use self::directory::default_path;
+pub use self::identity::resolve;
+use self::job::{Inbox, Job, JobClaim, Message};
 pub use self::lock_file::LockFile;
-use self::thread::{Claim, Inbox, Job, Message};
 use super::diagnosis::{self, Facts, Report};
 use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreErrorKind, all_failed};
 use crate::engine::clock;
 use crate::lease::Ttl;
 
-/// How long [`Store::close`] waits for the thread at most.
+/// The longest time that [`Store::close`] waits for the thread.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// A lock file as a [`Store`].
@@ -122,25 +139,26 @@ pub struct SqliteStore {
 }
 
 enum Thread {
-    /// Nothing was asked yet.
+    /// No request has come yet.
     Idle,
     Running(Inbox),
     Closed,
 }
 
 impl SqliteStore {
-    /// The store in the file at `path`, which is created if it is missing; its directory is not, other than
-    /// that of [`default_path`]. Nothing is opened before the first batch, whose answers also tell what is wrong.
+    /// Returns the store in the file at `path`. The first batch opens the file, and creates it if
+    /// it is missing. The store creates no directory except that of [`default_path`]. If the file
+    /// can't be used, the answers to the batch say why.
     pub fn open(path: PathBuf) -> Rc<Self> {
         Rc::new(Self { path, thread: RefCell::new(Thread::Idle), listener: RefCell::default() })
     }
 
-    /// Hands `message` to the thread, which is started if need be.
+    /// Sends `message` to the thread. Starts the thread if need be.
     fn send(&self, message: Message) -> Result<(), StoreError> {
         let mut thread = self.thread.borrow_mut();
         if matches!(*thread, Thread::Idle) {
             let (sender, notices) = mpsc::unbounded_channel();
-            *thread = Thread::Running(thread::start(self.path.clone(), sender)?);
+            *thread = Thread::Running(file_thread::start(self.path.clone(), sender)?);
             if let Some(listener) = self.listener.take() {
                 drop(spawn_local(forward(notices, listener)));
             }
@@ -155,7 +173,7 @@ impl SqliteStore {
 
     async fn run(&self, batch: Vec<Request>, timeout: Duration) -> Vec<Answer> {
         let count = batch.len();
-        let (claim, (sender, answers)) = (Claim::default(), oneshot::channel());
+        let (claim, (sender, answers)) = (JobClaim::default(), oneshot::channel());
         let deadline = clock::now() + timeout;
         let job = Job { batch, deadline, claim: claim.clone(), answers: sender };
         if let Err(error) = self.send(Message::Run(job)) {
@@ -168,7 +186,7 @@ impl SqliteStore {
         }
     }
 
-    /// What there is to say about the file, when that is what it `answered` to the question.
+    /// Returns the report on the file, which `answered` a request for a diagnosis.
     fn report(&self, ttl: Ttl, answered: &Answer) -> Report {
         let name = format!("sqlite:{}", self.path.display());
         match answered {
@@ -184,22 +202,24 @@ impl SqliteStore {
         }
     }
 
-    /// The thread has ended, which it does not do by itself.
+    /// Returns the error for a thread that has ended, although it does not end by itself.
     fn gone(&self, maybe_done: bool) -> StoreError {
         let message = format!("the thread of the lock file {} is gone", self.path.display());
         StoreError { maybe_done, ..StoreError::not_done(StoreErrorKind::Internal, message) }
     }
 
-    /// The thread did not answer in time: it is stuck in a system call, or has too much to do.
-    fn late(&self, claim: &Claim) -> StoreError {
+    /// Returns the error for a thread that did not answer in time: it is stuck in a system call, or
+    /// has too much to do.
+    fn late(&self, claim: &JobClaim) -> StoreError {
         let message = format!("the lock file {} did not answer in time", self.path.display());
-        // What the thread has not begun by now it never will.
+        // If the thread has not begun the batch by now, it never will.
         let maybe_done = !claim.take();
         StoreError { maybe_done, ..StoreError::not_done(StoreErrorKind::TimedOut, message) }
     }
 }
 
-/// Hands on what the thread says, on the engine's, until the thread ends.
+/// Passes the notices of the file's thread to `listener`, on the engine's thread, until the file's
+/// thread ends.
 async fn forward(mut notices: mpsc::UnboundedReceiver<Notice>, listener: Listener) {
     while let Some(notice) = notices.recv().await {
         listener(notice);
@@ -226,7 +246,8 @@ impl Store for SqliteStore {
     }
 
     fn listen(&self, listener: Listener) {
-        // Taken up with the first batch, which alone is sure to be sent from within the engine's runtime.
+        // The first batch starts the task that calls the listener: only a batch is certain to come
+        // from within the engine's runtime.
         self.listener.replace(Some(listener));
     }
 

@@ -1,4 +1,4 @@
-//! A store's sign of life: a file that it keeps locked.
+//! Shows other processes that a store lives, by a file that the store keeps locked.
 //!
 //! The operating system drops the lock when the process ends, however it ends and in whatever pid
 //! namespace it runs. A pid can't show that for certain. The record in the file names the file
@@ -31,7 +31,7 @@ pub fn is_own(id: Uuid) -> bool {
     own().get_or_insert_default().contains(&id)
 }
 
-/// An opened store's sign of life: a locked file named after a random id.
+/// A locked file that shows that an opened store lives. The name of the file is a random id.
 #[derive(Debug)]
 pub struct Owner {
     id: Uuid,
@@ -45,7 +45,7 @@ impl Owner {
         loop {
             let id = Uuid::new_v4();
             let path = file_of(directory, id);
-            // Handles of Rust's own are never inherited by child processes.
+            // Child processes do not inherit the handles that Rust opens.
             let mut options = OpenOptions::new();
             options.write(true).create_new(true);
             #[cfg(unix)]
@@ -82,7 +82,7 @@ impl Owner {
         }
     }
 
-    /// The name that leases carry.
+    /// Returns the id, by which leases name their owner.
     pub fn id(&self) -> Uuid {
         self.id
     }
@@ -131,7 +131,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Makes the file young again, for tidiers that go by age.
+    /// Sets the time of the file to now, so that programs that delete old files keep it.
     pub fn touch(&self) {
         let _ = self.file.set_modified(SystemTime::now());
     }
@@ -142,7 +142,7 @@ impl Owner {
         own().get_or_insert_default().remove(&self.id);
     }
 
-    /// Takes the file away; the lock goes with the handle.
+    /// Removes the file. The lock ends when the handle is dropped.
     pub fn retire(self) {
         // Remove the file while it is locked, so that no other process takes the owner for dead.
         if self.is_in_place().unwrap_or(false) {

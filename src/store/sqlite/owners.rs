@@ -21,7 +21,7 @@ use super::owner::file_of;
 #[cfg(unix)]
 use super::owner::is_own;
 #[cfg(unix)]
-use super::record::{ProcessId, Record, Said};
+use super::record::{ProcessId, Record, RecordContent};
 
 /// The most files of dead owners to keep open at once. If this is larger, many dead owners may use
 /// up the descriptors of the process. If it is smaller, it takes more transactions to free their
@@ -60,10 +60,10 @@ pub enum Obstacle {
     Unreadable { file: PathBuf, why: String },
 }
 
-/// The result of [`survey`].
+/// The result of [`scan`].
 #[derive(Debug, Default)]
-pub struct Survey {
-    /// The first obstacle, at which the survey ended.
+pub struct OwnerScan {
+    /// The first obstacle, at which the scan ended.
     pub obstacle: Option<Obstacle>,
     /// Owners whose processes are gone, at most [`MOST_DEAD`].
     pub dead: Vec<(Uuid, File)>,
@@ -133,7 +133,7 @@ pub fn liveness(directory: &Path, id: Uuid) -> Liveness {
 #[cfg(unix)]
 fn is_original(file: &File) -> bool {
     // The file is unlocked, so no store writes into it.
-    matches!(Record::read_once(file), Said::Record(record) if record.is_of(file))
+    matches!(Record::read_once(file), RecordContent::Record(record) if record.is_of(file))
 }
 
 /// Returns `true`: on these systems other processes can't copy a locked file.
@@ -143,7 +143,7 @@ fn is_original(_: &File) -> bool {
 }
 
 /// Deletes the file of a dead owner. Call it when no row names the owner any more.
-pub fn bury(directory: &Path, id: Uuid, handle: File) {
+pub fn remove_dead_owner(directory: &Path, id: Uuid, handle: File) {
     let _ = fs::remove_file(file_of(directory, id));
     drop(handle);
 }
@@ -184,27 +184,27 @@ fn is_older(file: &File, age: Duration) -> bool {
 ///
 /// # Errors
 /// If the directory can't be read.
-pub fn survey(
+pub fn scan(
     directory: &Path,
     except: Option<Uuid>,
     named: &FileIds,
     kernel: &Kernel,
-) -> io::Result<Survey> {
-    let mut survey = Survey::default();
+) -> io::Result<OwnerScan> {
+    let mut scan = OwnerScan::default();
     for id in ids(directory)?.into_iter().filter(|id| Some(*id) != except) {
         match liveness(directory, id) {
             Liveness::Dead(handle) => {
-                if survey.dead.len() < MOST_DEAD {
-                    survey.dead.push((id, handle));
+                if scan.dead.len() < MOST_DEAD {
+                    scan.dead.push((id, handle));
                 }
             }
-            other => survey.obstacle = obstacle(&file_of(directory, id), other, named, kernel),
+            other => scan.obstacle = obstacle(&file_of(directory, id), other, named, kernel),
         }
-        if survey.obstacle.is_some() {
+        if scan.obstacle.is_some() {
             break;
         }
     }
-    Ok(survey)
+    Ok(scan)
 }
 
 /// Returns how an owner keeps a store that uses `named` from its files; `None` if it does not.
@@ -218,12 +218,12 @@ fn obstacle(path: &Path, found: Liveness, named: &FileIds, kernel: &Kernel) -> O
         Liveness::Unreadable(error) => unreadable(error.to_string()),
         Liveness::Alive(file) => match Record::read(&file) {
             // File ids of another kernel can't be compared.
-            Said::Record(Record { process, boot: its, files: Some(files), .. }) => {
+            RecordContent::Record(Record { process, boot: its, files: Some(files), .. }) => {
                 let differs = kernel.may_have(its) && !files.are_named(named);
                 differs.then_some(Obstacle::OtherFiles { pid: process.pid })
             }
-            Said::Record(_) | Said::Nothing => None,
-            Said::Garbled => unreadable("it has no valid record".into()),
+            RecordContent::Record(_) | RecordContent::Nothing => None,
+            RecordContent::Garbled => unreadable("it has no valid record".into()),
         },
     }
 }
@@ -245,7 +245,7 @@ pub fn is_second_copy(directory: &Path) -> io::Result<bool> {
     let is_foreign = |id| match liveness(directory, id) {
         Liveness::Alive(file) => matches!(
             Record::read(&file),
-            Said::Record(record) if record.process == process && record.boot == boot
+            RecordContent::Record(record) if record.process == process && record.boot == boot
         ),
         _ => false,
     };

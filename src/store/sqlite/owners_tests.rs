@@ -40,13 +40,13 @@ fn an_owner_is_alive_until_its_handle_goes_and_missing_without_its_file() {
 #[cfg(unix)]
 #[test]
 fn a_live_owner_is_an_obstacle_to_a_store_that_finds_other_files() {
-    use crate::store::sqlite::identity::FileId;
+    use crate::store::sqlite::file_id::FileId;
 
     let directory = fresh_directory();
     let id = |inode| Some(FileId { device: 1, inode });
     let used = FileIds { main: id(1), wal: id(2), shm: id(3) };
     let owner = create(&directory).unwrap();
-    let seen = |named| survey(&directory, None, &named, &Kernel::of(&directory)).unwrap().obstacle;
+    let seen = |named| scan(&directory, None, &named, &Kernel::of(&directory)).unwrap().obstacle;
     assert_eq!(seen(FileIds { main: None, ..used }), None, "the owner uses nothing yet");
     owner.say(Some(used)).unwrap();
     assert_eq!(seen(used), None);
@@ -59,7 +59,7 @@ fn a_live_owner_is_an_obstacle_to_a_store_that_finds_other_files() {
     ] {
         assert_eq!(seen(other), Some(Obstacle::OtherFiles { pid }), "{other:?}");
         assert_eq!(
-            survey(&directory, Some(owner.id()), &other, &Kernel::of(&directory)).unwrap().obstacle,
+            scan(&directory, Some(owner.id()), &other, &Kernel::of(&directory)).unwrap().obstacle,
             None,
             "an owner is no obstacle to itself"
         );
@@ -75,7 +75,7 @@ fn a_live_owner_is_an_obstacle_to_a_store_that_finds_other_files() {
 #[cfg(unix)]
 #[test]
 fn an_owner_that_cannot_read_the_boot_is_an_obstacle_and_meets_obstacles() {
-    use crate::store::sqlite::identity::FileId;
+    use crate::store::sqlite::file_id::FileId;
 
     let directory = fresh_directory();
     let id = |inode| Some(FileId { device: 1, inode });
@@ -143,7 +143,7 @@ fn a_second_copy_in_the_process_differs_from_this_copy_and_from_other_processes(
 }
 
 #[test]
-fn no_sweeper_ever_buries_an_owner_that_was_just_made() {
+fn no_sweep_removes_an_owner_that_was_just_made() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     let directory = fresh_directory();
@@ -153,7 +153,7 @@ fn no_sweeper_ever_buries_an_owner_that_was_just_made() {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     for (id, handle) in dead(&directory) {
-                        bury(&directory, id, handle);
+                        remove_dead_owner(&directory, id, handle);
                     }
                 }
             });

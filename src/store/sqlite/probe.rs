@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
-use super::identity::FileId;
+use super::file_id::FileId;
 
 unsafe extern "C" {
     fn leasehold_lock_open_file(fd: c_int) -> c_int;
@@ -47,9 +47,9 @@ fn try_out(directory: &Path) -> io::Result<bool> {
     let (second, third) = (reopen(&path), reopen(&path));
     let _ = fs::remove_file(&path);
     let (second, third) = (second?, third?);
-    let got = lock(&first)? == Lock::Taken && lock(&second)? == Lock::Refused;
+    let got = lock(&first)? == ProbeResult::Taken && lock(&second)? == ProbeResult::Refused;
     drop(third);
-    Ok(got && lock(&second)? == Lock::Refused)
+    Ok(got && lock(&second)? == ProbeResult::Refused)
 }
 
 fn reopen(path: &Path) -> io::Result<File> {
@@ -58,7 +58,7 @@ fn reopen(path: &Path) -> io::Result<File> {
 
 /// The result of an attempt to lock an open file.
 #[derive(Debug, PartialEq, Eq)]
-enum Lock {
+enum ProbeResult {
     Taken,
     /// Another open file has the lock.
     Refused,
@@ -66,12 +66,12 @@ enum Lock {
     Unknown,
 }
 
-fn lock(file: &File) -> io::Result<Lock> {
+fn lock(file: &File) -> io::Result<ProbeResult> {
     // SAFETY: the descriptor is open as long as `file`.
     match unsafe { leasehold_lock_open_file(file.as_raw_fd()) } {
-        0 => Ok(Lock::Taken),
-        1 => Ok(Lock::Refused),
-        -1 => Ok(Lock::Unknown),
+        0 => Ok(ProbeResult::Taken),
+        1 => Ok(ProbeResult::Refused),
+        -1 => Ok(ProbeResult::Unknown),
         _ => Err(io::Error::last_os_error()),
     }
 }

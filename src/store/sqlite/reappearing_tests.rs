@@ -7,40 +7,44 @@ use std::rc::Rc;
 
 use tokio::sync::oneshot;
 
-use super::super::super::{Answer, Ask, Reply, Request};
+use super::super::super::{AcquireRequest, Answer, Reply, Request};
+use super::super::job::{Job, JobClaim};
 use super::super::syscalls::tests::hook_open;
-use super::super::thread::{Claim, Job};
 use super::*;
 use crate::lease::{Token, Ttl};
 
 /// How long a store waits for another one.
 const BRIEFLY: Duration = Duration::from_millis(200);
 
-fn keeper(path: &Path) -> Keeper {
-    Keeper::new(path.into(), tokio::sync::mpsc::unbounded_channel().0)
+fn file_thread(path: &Path) -> FileThread {
+    FileThread::new(path.into(), tokio::sync::mpsc::unbounded_channel().0)
 }
 
-fn ask(keeper: &mut Keeper, request: Request, patience: Duration) -> Answer {
+fn ask(file_thread: &mut FileThread, request: Request, patience: Duration) -> Answer {
     let (answers, mut receiver) = oneshot::channel();
     let deadline = clock::now() + patience;
-    keeper.work(vec![Job { batch: vec![request], deadline, claim: Claim::default(), answers }]);
+    file_thread.work(vec![Job { batch: vec![request], deadline, claim: JobClaim::default(), answers }]);
     receiver.try_recv().unwrap().pop().unwrap()
 }
 
-fn acquire(keeper: &mut Keeper, patience: Duration) -> Answer {
+fn acquire(file_thread: &mut FileThread, patience: Duration) -> Answer {
     let ttl = Ttl::from_millis(60_000).unwrap();
-    ask(keeper, Request::Acquire(Ask::new("k".into(), Token::random(), ttl, "h".into())), patience)
+    ask(
+        file_thread,
+        Request::Acquire(AcquireRequest::new("k".into(), Token::random(), ttl, "h".into())),
+        patience,
+    )
 }
 
 fn is_granted(answer: &Answer) -> bool {
     matches!(answer, Ok(Reply::Acquired { .. }))
 }
 
-/// Makes files that no store uses.
+/// Creates files that no store uses.
 fn make_files(path: &Path) {
-    let mut keeper = keeper(path);
-    assert!(ask(&mut keeper, Request::Ping, Duration::from_secs(5)).is_ok());
-    keeper.end();
+    let mut file_thread = file_thread(path);
+    assert!(ask(&mut file_thread, Request::Ping, Duration::from_secs(5)).is_ok());
+    file_thread.end();
 }
 
 /// The answers to two stores that wanted the same lock.
@@ -51,8 +55,8 @@ struct Outcome {
     late: Answer,
 }
 
-/// A late store opens the files while the database is moved away. Before it opens a file for the
-/// `step`th time, the database comes back, and an early store wants the lock.
+/// Lets a late store open the files while the database is moved away. Before the late store opens a
+/// file for the `step`th time, the database comes back, and an early store wants the lock.
 fn race(step: usize) -> Outcome {
     let folder = std::env::temp_dir().join(format!("leasehold-reappearing-{}", Token::random()));
     fs::create_dir(&folder).unwrap();
@@ -61,7 +65,7 @@ fn race(step: usize) -> Outcome {
     fs::rename(&path, &aside).unwrap();
     let opened = Rc::new(RefCell::new(Vec::new()));
     let (sender, early) = std::sync::mpsc::channel();
-    let mut late = keeper(&path);
+    let mut late = file_thread(&path);
     hook_open(Some(Box::new({
         let (opened, path) = (opened.clone(), path.clone());
         move |file: &Path| {
@@ -75,7 +79,7 @@ fn race(step: usize) -> Outcome {
                 fs::rename(&aside, &path).unwrap();
                 let path = path.clone();
                 let early = std::thread::spawn(move || {
-                    let mut early = keeper(&path);
+                    let mut early = file_thread(&path);
                     let answer = acquire(&mut early, BRIEFLY);
                     (early, answer)
                 });
@@ -87,8 +91,8 @@ fn race(step: usize) -> Outcome {
     hook_open(None);
     let early = early.try_recv().ok();
     late.end();
-    let early = early.map(|(keeper, answer)| {
-        keeper.end();
+    let early = early.map(|(file_thread, answer)| {
+        file_thread.end();
         answer
     });
     fs::remove_dir_all(folder).unwrap();

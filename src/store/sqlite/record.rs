@@ -8,7 +8,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use uuid::Uuid;
 
 use super::boot;
-use super::identity::{FileId, FileIds};
+use super::file_id::FileId;
+use super::identity::FileIds;
 
 /// The length of every record, in bytes: a short record overwrites all of a longer one. The longest
 /// text has about 360 bytes.
@@ -67,7 +68,7 @@ pub struct Record {
 
 /// What a read of an owner's file found.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum RecordContent {
     Record(Record),
     /// The file is empty: nothing was recorded yet.
     Nothing,
@@ -104,10 +105,10 @@ impl Record {
     }
 
     /// Reads the record in `file`. Reads again if another process is just writing it.
-    pub fn read(file: &File) -> Said {
+    pub fn read(file: &File) -> RecordContent {
         for _ in 1..READS {
             match Self::read_once(file) {
-                Said::Garbled => std::thread::sleep(Duration::from_millis(1)),
+                RecordContent::Garbled => std::thread::sleep(Duration::from_millis(1)),
                 said => return said,
             }
         }
@@ -115,14 +116,14 @@ impl Record {
     }
 
     /// Reads the record in `file` once. Use it if no process can write into the file meanwhile.
-    pub fn read_once(file: &File) -> Said {
+    pub fn read_once(file: &File) -> RecordContent {
         let mut bytes = [0; LENGTH];
         let record = match file.read_at(&mut bytes, 0) {
-            Ok(0) => return Said::Nothing,
+            Ok(0) => return RecordContent::Nothing,
             Ok(LENGTH) => std::str::from_utf8(&bytes).ok().and_then(Self::parse),
             _ => None,
         };
-        record.map_or(Said::Garbled, Said::Record)
+        record.map_or(RecordContent::Garbled, RecordContent::Record)
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -211,10 +212,10 @@ mod tests {
         };
         let later = body.replace("owner 1\n", "owner 23\nmood good\n") + "\nmore to come";
         write(&later);
-        assert_eq!(Record::read(&file), Said::Record(record));
+        assert_eq!(Record::read(&file), RecordContent::Record(record));
         for other in [later.replace("\nfiles ", "\nfolders "), later.replace("owner 23", "owner x")] {
             write(&other);
-            assert_eq!(Record::read(&file), Said::Garbled, "{other}");
+            assert_eq!(Record::read(&file), RecordContent::Garbled, "{other}");
         }
         std::fs::remove_file(path).unwrap();
     }
@@ -242,7 +243,7 @@ mod tests {
     #[test]
     fn a_record_reads_back_as_written_also_after_a_longer_one() {
         let (file, path) = scratch();
-        assert_eq!(Record::read(&file), Said::Nothing);
+        assert_eq!(Record::read(&file), RecordContent::Nothing);
         let id = |inode| Some(FileId { device: u64::MAX, inode });
         for files in [
             Some(FileIds { main: id(u64::MAX), wal: id(1), shm: id(2) }),
@@ -252,11 +253,11 @@ mod tests {
             let record = Record::of(&file, files).unwrap();
             assert!(record.is_of(&file));
             record.write(&file).unwrap();
-            assert_eq!(Record::read(&file), Said::Record(record));
+            assert_eq!(Record::read(&file), RecordContent::Record(record));
             assert_eq!(record.process.pid, std::process::id());
         }
         file.write_all_at(b"leasehold owner 2", 0).unwrap();
-        assert_eq!(Record::read(&file), Said::Garbled);
+        assert_eq!(Record::read(&file), RecordContent::Garbled);
         std::fs::remove_file(path).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! What other users may do with the files.
+//! Controls what other users may do with the files.
 //!
 //! New files belong to their creator alone. An operator who wants to share a lock file between
 //! users gives the file another mode, and all files beside it get that mode, too.
@@ -7,25 +7,36 @@
 //! locked one keeps stores from the files. In a directory that everybody may write, such as `/tmp`,
 //! another user may create `PATH.owners` first. So a store refuses it if users may write there who
 //! may not write the database.
+//!
+//! SQLite plays a journal or a log beside the database into the database, and does not ask who
+//! wrote it. So the store refuses such a file if its owner may have no right to write the database.
+//! `syscalls` checks each of them when SQLite opens it.
 
 use std::fs::{DirBuilder, File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 
 use super::super::diagnosis::Exposure;
 use super::identity;
+use super::trust::{
+    BESIDE, GROUP_WRITE, OTHERS_WRITE, Rights, is_in_open_directory, is_mapped, is_trusted, is_usable_beside,
+};
 
 /// The mode of a new file. The operating system still removes the bits of the umask.
 pub const NEW_FILE: u32 = 0o600;
 /// The mode of a new directory.
 const NEW_DIRECTORY: u32 = 0o700;
 
-const GROUP_WRITE: u32 = 0o020;
-const OTHERS_WRITE: u32 = 0o002;
 const SET_GROUP: u32 = 0o2000;
+
+/// How users can share a lock file.
+const SHARE: &str = "share a lock file only in a directory that no other users may write";
+
+/// What a user can do about another user's lock file.
+const INSTEAD: &str = "remove it, name another lock file";
 
 /// Creates the directory of the owners of `database` if it is missing. Users who may use the
 /// database may use the directory, too.
@@ -37,7 +48,7 @@ pub fn prepare(directory: &Path, database: &Metadata) -> io::Result<()> {
         Ok(()) => {
             let found = directory.symlink_metadata()?;
             check_new(&found, NEW_DIRECTORY).inspect_err(|_| {
-                // It is of no use to anybody, and a later process could not use it.
+                // Remove the directory: a later process could not use it either.
                 let _ = std::fs::remove_dir(directory);
             })?;
             share_directory(directory, database)
@@ -68,9 +79,9 @@ pub fn check(directory: &Path, database: Option<&Metadata>) -> io::Result<()> {
         return refused("it is not a directory; remove it".into());
     }
     let (its, this) = (Rights::of(&found), rustix::process::geteuid().as_raw());
-    if !is_trusted(&its, database.map(Rights::of).as_ref(), this) {
+    if !is_trusted(&its, database.map(Rights::of).as_ref(), is_in_open_directory(directory), this) {
         return refused(format!(
-            "it belongs to another user ({}); end what uses the lock file, and remove it",
+            "it belongs to another user ({}); end what uses the lock file, and remove it; {SHARE}",
             its.user
         ));
     }
@@ -87,34 +98,93 @@ pub fn check(directory: &Path, database: Option<&Metadata>) -> io::Result<()> {
     }
 }
 
-/// Returns the owner of a file, if that is another user.
+/// Returns the owner of a file, if the owner is not the user of this process.
 pub fn other_owner(found: &Metadata) -> Option<u32> {
     Some(found.uid()).filter(|&user| user != rustix::process::geteuid().as_raw())
 }
 
-/// Checks that no other user has put an empty file in the place of a new `database`. Everybody might
-/// change such a file. A user who wants to share a lock file with everybody uses it first.
+/// Checks that no other user has planted `database`, which `path` leads to and whose real path is
+/// `real`. Any user can put a file in a directory that everybody may write, can give this user the
+/// right to write it (by its mode, or by an access list, which the mode does not show), and can
+/// replace it later.
 ///
 /// # Errors
-/// If the file is empty, belongs to another user than root, and everybody may write it.
-pub fn check_empty(database: Option<&Metadata>) -> io::Result<()> {
-    let Some(database) = database.filter(|found| found.len() == 0 && found.mode() & OTHERS_WRITE != 0) else {
+/// If the file belongs to another user than root, and
+///
+/// - everybody may write it, and it is empty or one of the two directories is one that everybody
+///   may write; or
+/// - everybody may write its directory, and it is not shared with a group of this process.
+pub fn check_planted(path: &Path, real: &Path, database: Option<&Metadata>) -> io::Result<()> {
+    let Some(database) = database else { return Ok(()) };
+    let owner = database.uid();
+    if [0, rustix::process::geteuid().as_raw()].contains(&owner) && is_mapped(owner) {
+        return Ok(());
+    }
+    let open_directory =
+        |path: &Path| path.parent()?.metadata().ok().filter(|directory| directory.mode() & OTHERS_WRITE != 0);
+    let refused = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    let everybody = database.mode() & OTHERS_WRITE != 0;
+    if everybody && database.len() == 0 {
+        return refused(format!(
+            "it is empty, belongs to another user ({owner}), and everybody may write it; {INSTEAD}, or share the file \
+             with a group"
+        ));
+    }
+    let Some(directory) = open_directory(real).or_else(|| open_directory(path).filter(|_| everybody)) else {
         return Ok(());
     };
-    match other_owner(database) {
-        None | Some(0) => Ok(()),
-        Some(owner) => Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!(
-                "it is empty, belongs to another user ({owner}), and everybody may write it; remove it, name another \
-                 lock file, or let that user be the first to use it"
-            ),
-        )),
-    }
+    let why = if everybody {
+        "everybody may write it"
+    } else if database.mode() & GROUP_WRITE == 0 || !is_member(database.gid()) {
+        "it is not shared with a group of this process"
+    } else if database.gid() == directory.gid() {
+        // A new file gets this group if the directory has the set-group-ID bit, and always on BSD
+        // and macOS. So the owner may be no member.
+        "its group may be that of the directory by chance"
+    } else {
+        return Ok(());
+    };
+    refused(format!(
+        "it lies in a directory that everybody may write, belongs to another user ({owner}), and {why}; {INSTEAD}; \
+         {SHARE}"
+    ))
 }
 
-/// Checks that this user may use a file or directory that this process has just created. `needed` are
-/// the rights that its owner needs.
+/// Returns whether this process is in `group`.
+fn is_member(group: u32) -> bool {
+    let own = std::iter::once(rustix::process::getegid());
+    own.chain(rustix::process::getgroups().unwrap_or_default()).any(|own| own.as_raw() == group)
+}
+
+/// Returns the first file beside the database at `path` that SQLite may not use, and why.
+pub fn unusable_beside(path: &Path) -> Option<(PathBuf, String)> {
+    let real = identity::resolve(path).ok()?;
+    let database = rustix::fs::stat(&real).ok();
+    let is_open = is_in_open_directory(&real);
+    BESIDE.iter().find_map(|end| {
+        let mut beside = real.as_os_str().to_owned();
+        beside.push(end);
+        let found = rustix::fs::lstat(&beside).ok()?;
+        let why = match FileType::from_raw_mode(found.st_mode) {
+            FileType::Symlink => "it is a symbolic link; remove it".into(),
+            FileType::Directory => "it is a directory; remove it".into(),
+            FileType::RegularFile if is_usable_beside(&found, database.as_ref(), is_open) => return None,
+            FileType::RegularFile if found.st_nlink > 1 => {
+                "it has several names (hard links); remove it if no process uses the lock file".into()
+            }
+            FileType::RegularFile => format!(
+                "it belongs to another user ({}), who may have no right to write the lock file; remove it if no \
+                 process uses the lock file; {SHARE}",
+                found.st_uid
+            ),
+            _ => "it is not a regular file; remove it".into(),
+        };
+        Some((beside.into(), why))
+    })
+}
+
+/// Checks that this user may use a file or directory that this process has just created. `needed`
+/// are the rights that its owner needs.
 ///
 /// # Errors
 /// If the umask has taken these rights away.
@@ -122,7 +192,7 @@ pub fn check_new(found: &Metadata, needed: u32) -> io::Result<()> {
     if found.mode() & needed == needed || rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let why = "the umask of this process takes the rights to new files away from their own user; set another umask, \
+    let why = "the umask of this process takes rights to new files away from their owner; set another umask, \
                such as 077";
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
@@ -139,30 +209,6 @@ fn share_directory(directory: &Path, database: &Metadata) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = File::from(rustix::fs::open(directory, flags, Mode::empty())?);
     share(&handle, database, 0o777)
-}
-
-/// The user, the group and the mode of a file.
-struct Rights {
-    user: u32,
-    group: u32,
-    mode: u32,
-}
-
-impl Rights {
-    fn of(found: &Metadata) -> Self {
-        Self { user: found.uid(), group: found.gid(), mode: found.mode() }
-    }
-}
-
-/// Returns whether the owner of `directory` may write `database` anyway, or is root or the user
-/// `this`.
-fn is_trusted(directory: &Rights, database: Option<&Rights>, this: u32) -> bool {
-    let is_shared = |database: &Rights| {
-        database.mode & OTHERS_WRITE != 0
-            || database.mode & GROUP_WRITE != 0 && database.group == directory.group
-    };
-    [0, this].contains(&directory.user)
-        || database.is_some_and(|database| database.user == directory.user || is_shared(database))
 }
 
 /// Gives `file` the user, the group and the mode of `database`, limited to the bits in `most`.
@@ -198,11 +244,11 @@ pub fn share_log(path: &Path, database: &Metadata) {
     }
 }
 
-/// Returns how other users can get at the lock file at `path`; `None` if they can't, or if that is
+/// Returns how other users can access the lock file at `path`; `None` if they can't, or if that is
 /// unknown.
 pub fn exposure(path: &Path) -> Option<Exposure> {
     let file = path.metadata().ok()?.mode() & 0o7777;
-    let directory = identity::resolve(path).parent()?.metadata().ok()?.mode() & 0o7777;
+    let directory = identity::resolve(path).ok()?.parent()?.metadata().ok()?.mode() & 0o7777;
     let exposure = Exposure {
         file_mode: (file & 0o066 != 0).then_some(file),
         directory_mode: (directory & OTHERS_WRITE != 0).then_some(directory),
@@ -213,28 +259,6 @@ pub fn exposure(path: &Path) -> Option<Exposure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rights(user: u32, group: u32, mode: u32) -> Rights {
-        Rights { user, group, mode }
-    }
-
-    #[test]
-    fn a_directory_is_trusted_if_its_owner_may_write_the_database_anyway() {
-        let (ours, root, theirs) = (1000, 0, 2000);
-        let trusts = |directory: u32, database: Option<Rights>| {
-            is_trusted(&rights(directory, 50, 0o700), database.as_ref(), ours)
-        };
-        let private = |user| rights(user, 50, 0o600);
-        for user in [ours, root] {
-            assert!(trusts(user, None) && trusts(user, Some(private(theirs))));
-        }
-        assert!(!trusts(theirs, None) && !trusts(theirs, Some(private(ours))));
-        assert!(trusts(theirs, Some(private(theirs))), "the database is theirs");
-        assert!(!trusts(theirs, Some(rights(ours, 50, 0o644))), "they may only read it");
-        assert!(trusts(theirs, Some(rights(ours, 50, 0o660))), "their group may write it");
-        assert!(!trusts(theirs, Some(rights(ours, 51, 0o660))), "another group may write it");
-        assert!(trusts(theirs, Some(rights(ours, 51, 0o666))), "everybody may write it");
-    }
 
     #[test]
     fn a_directory_has_more_writers_by_its_mode() {

@@ -1,4 +1,4 @@
-//! One lock as rows: read as the contract's rules want it, and written back as far as it changed.
+//! Reads a lock from its rows for the contract's rules, and writes back what has changed.
 
 use std::time::Duration;
 
@@ -25,19 +25,20 @@ const SET_WAITER: &str = "INSERT OR REPLACE INTO waiters
 const END_LEASE: &str = "DELETE FROM leases WHERE key = ?1 AND token = ?2";
 const END_WAITER: &str = "DELETE FROM waiters WHERE key = ?1 AND place = ?2";
 
-/// What a row says that the rules need not know.
+/// The part of a row that the rules do not need.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Origin {
     /// The store that the lease or the place belongs to; nil for a lease that belongs to none.
     pub owner: Uuid,
-    /// The boot in which it was written.
+    /// The boot in which the row was written.
     pub boot: Uuid,
-    /// For how long a lease was wanted.
+    /// The ttl of a lease; zero for a place.
     pub ttl: Duration,
     /// When the lease ends by the wall clock, in µs since 1970; only for a lease that belongs to no
     /// store.
     pub wall_ends: Option<u64>,
-    /// What a notice calls a waiter, or whoever was one and has not taken up its lease.
+    /// The number of a waiter in notices. A waiter that was handed the lease keeps it until it
+    /// takes the lease up.
     pub number: Option<u64>,
     /// The rank in the queue. Waiters count up from 1, and repairs count down from -1. 0 for a
     /// token that does not wait.
@@ -58,7 +59,7 @@ pub struct Stored {
     pub origin: Origin,
 }
 
-/// What a row says to the rules.
+/// The part of a row that the rules use.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     Lease(Held),
@@ -66,7 +67,7 @@ pub enum Content {
 }
 
 impl Stored {
-    /// Whether one takes the other's place in the file.
+    /// Returns true if writing one of two rows of a token replaces the other in the file.
     fn is_at(&self, other: &Stored) -> bool {
         match (&self.content, &other.content) {
             (Content::Lease(_), Content::Lease(_)) => true,
@@ -76,29 +77,30 @@ impl Stored {
     }
 }
 
-/// What is known of a token.
+/// The origin of a token, and its row if it was read.
 #[derive(Debug)]
-struct Entry {
+struct CachedRow {
     origin: Origin,
-    /// Its row among those that were read.
+    /// The index of the token's row among those that were read.
     read: Option<usize>,
 }
 
 /// A lock within a transaction.
 #[derive(Debug, Default)]
-pub struct Known {
-    /// As it is to be.
+pub struct RowCache {
+    /// The lock as it will be written.
     pub lock: Lock,
-    /// As it was read.
+    /// The rows as they were read.
     read: Vec<Stored>,
-    entries: FxHashMap<Token, Entry>,
-    /// The last place that a waiter has, or had when the lock was read: no row is written twice.
+    entries: FxHashMap<Token, CachedRow>,
+    /// The last place that a waiter has, or had when the lock was read. A new place is behind it,
+    /// so no row is written twice.
     last_place: i64,
     /// The same for the first place, if a repair has it; otherwise 0.
     first_place: i64,
 }
 
-impl Known {
+impl RowCache {
     /// Calls `live` for each row that was read. The rows that it returns count, as it returns them.
     /// The others are only remembered, to be deleted. Changes that `live` makes to a row are not
     /// written back.
@@ -121,15 +123,15 @@ impl Known {
                     origin
                 }
             };
-            known.entries.insert(token, Entry { origin, read: Some(index) });
+            known.entries.insert(token, CachedRow { origin, read: Some(index) });
         }
         known
     }
 
-    /// What is known of `token`; as of one that belongs to `owner` in `boot`, if nothing was.
+    /// Returns the origin of `token`. If it is not known, creates an origin of `owner` in `boot`.
     pub fn entry(&mut self, token: Token, owner: Uuid, boot: Uuid) -> &mut Origin {
         let origin = Origin::new(owner, boot, Duration::ZERO);
-        &mut self.entries.entry(token).or_insert(Entry { origin, read: None }).origin
+        &mut self.entries.entry(token).or_insert(CachedRow { origin, read: None }).origin
     }
 
     /// Returns true if `token` has a place in the queue as a repair.
@@ -158,7 +160,8 @@ impl Known {
     }
 }
 
-/// The way to the rows. What every request needs is looked up once for all of a transaction.
+/// Reads and writes the rows. Keeps the statements that every request needs for a whole
+/// transaction.
 pub struct Rows<'a> {
     connection: &'a Connection,
     leases: CachedStatement<'a>,
@@ -176,7 +179,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The rows of `key`: its leases, and if `queue` its waiters in their order.
+    /// Returns the rows of `key`: its leases, and if `queue`, its waiters in their order.
     pub fn read(&mut self, key: &str, queue: bool) -> rusqlite::Result<Vec<Stored>> {
         let mut rows: Vec<Stored> =
             self.leases.query_map([key], lease_of)?.collect::<rusqlite::Result<_>>()?;
@@ -188,13 +191,13 @@ impl<'a> Rows<'a> {
         Ok(rows)
     }
 
-    /// Writes down what changed of the lock `key`.
-    pub fn store(&mut self, key: &str, known: Known) -> rusqlite::Result<()> {
-        let Known { lock, read, mut entries, .. } = known;
+    /// Writes the rows of the lock `key` that have changed.
+    pub fn store(&mut self, key: &str, known: RowCache) -> rusqlite::Result<()> {
+        let RowCache { lock, read, mut entries, .. } = known;
         let leases = lock.held.into_iter().map(|held| (held.token, Content::Lease(held)));
         let waiters = lock.queue.into_iter().map(|waiting| (waiting.token, Content::Waiter(waiting)));
         for (token, content) in leases.chain(waiters) {
-            let Entry { origin, read: index } = entries.remove(&token).expect("everybody has an origin");
+            let CachedRow { origin, read: index } = entries.remove(&token).expect("everybody has an origin");
             let row = Stored { content, origin };
             if let Some(before) = index.map(|index| &read[index]) {
                 if *before == row {
@@ -206,7 +209,7 @@ impl<'a> Rows<'a> {
             }
             self.set(key, &row)?;
         }
-        // What is left is neither a lease nor a waiter any more.
+        // The tokens that are left have neither a lease nor a place any more.
         let ended = entries.into_values().filter_map(|entry| entry.read);
         ended.into_iter().try_for_each(|index| self.end(key, &read[index]))
     }
@@ -305,7 +308,7 @@ pub fn fence_of(number: i64) -> Fence {
     Fence(number.max(0).unsigned_abs())
 }
 
-/// A number that was written as its bit pattern.
+/// Returns a number that was written as its bit pattern.
 pub fn number_of(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get(column).map(i64::cast_unsigned)
 }
@@ -320,7 +323,7 @@ fn mode_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Mode> {
 fn most(mode: Mode) -> u32 {
     match mode {
         Mode::Exclusive => 0,
-        // No permits at all could not be told from the exclusive mode.
+        // 0 stands for the exclusive mode.
         Mode::Shared { most } => most.max(1),
     }
 }

@@ -1,15 +1,16 @@
-//! The file's layout, and which files are refused.
+//! Writes the layout of a lock file, and refuses other files.
 
 use std::cmp::Ordering;
+use std::sync::OnceLock;
 
 use rusqlite::Connection;
 
-use super::room;
+use super::log_limit;
 
-/// Marks the file as ours ("LSHL"), so that nobody's database is taken for a lock file.
+/// Marks the file as a lock file ("LSHL"), so that no database of another program is taken for one.
 const APPLICATION_ID: i32 = 0x4c53_484c;
 
-/// The layout's version. A file of any other is refused.
+/// The version of the layout. A file of another version is refused.
 const VERSION: i32 = 5;
 
 /// Makes commits durable against a crash of any process. After a crash of the machine, the file is
@@ -32,10 +33,10 @@ pub const START_AGAIN: &str = "PRAGMA wal_checkpoint(RESTART)";
 /// takes it up. The index has those leases alone, so it costs the others nothing. A `fence` is
 /// missing until a shared lease is taken up. `last` is the last fence that was reserved with the
 /// lease, 0 if none was. `wall_ends` is the wall clock at the end of a detached lease, in µs since
-/// 1970. `place` counts up in each queue. The repairs of a quorum are in front: they count down from
-/// -1, and have the `grant_ttl` 0. The one row in `fence` is the floor of all keys, so that
-/// a key leaves nothing behind. `broken` has the locks that were broken lately, if the file is a
-/// node of a quorum.
+/// 1970. `place` counts up in each queue. The repairs of a quorum are in front: their places count
+/// down from -1, and their `grant_ttl` is 0. The one row in `fence` is the floor of all keys, so
+/// that a key leaves nothing behind. `broken` has the locks that were broken lately, if the file is
+/// a node of a quorum.
 const LAYOUT: &str = "
     CREATE TABLE IF NOT EXISTS leases (
         key TEXT NOT NULL,
@@ -78,47 +79,78 @@ const LAYOUT: &str = "
 
 /// Why a file is not used.
 #[derive(Debug)]
-pub enum Refusal {
-    /// SQLite could not read or write it.
+pub enum SchemaError {
+    /// SQLite could not read or write the file.
     Sqlite(rusqlite::Error),
-    /// It is a database of another program.
+    /// The file is a database of another program.
     Foreign,
     /// The file has more than one name (hard links).
     Linked,
     /// The file was mounted without its directory.
     Mounted,
-    /// It was made by a newer version of this library.
+    /// The file was made by a newer version of this library.
     Newer,
-    /// It was made by an older version of this library, which may still be using it.
+    /// The file was made by an older version of this library, which may still be using it.
     Older,
+    /// The tables, indexes, views and triggers are not those of [`LAYOUT`].
+    Changed,
 }
 
-impl From<rusqlite::Error> for Refusal {
+impl From<rusqlite::Error> for SchemaError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
 /// Prepares the database behind `connection` as a lock file, if it is empty or already a lock file.
-pub fn prepare(connection: &Connection) -> Result<(), Refusal> {
+pub fn prepare(connection: &Connection) -> Result<(), SchemaError> {
     if is_empty(connection)? {
         fill(connection, "WAL")?;
     }
     if number(connection, "application_id")? != APPLICATION_ID {
-        return Err(Refusal::Foreign);
+        return Err(SchemaError::Foreign);
     }
     match number(connection, "user_version")?.cmp(&VERSION) {
-        Ordering::Greater => return Err(Refusal::Newer),
-        Ordering::Less => return Err(Refusal::Older),
+        Ordering::Greater => return Err(SchemaError::Newer),
+        Ordering::Less => return Err(SchemaError::Older),
         Ordering::Equal => {}
+    }
+    if objects(connection)? != *known_objects()? {
+        return Err(SchemaError::Changed);
     }
     journal(connection, "WAL")?;
     connection.execute_batch(USUAL)?;
     Ok(())
 }
 
+/// Returns the objects of the database behind `connection`: the kind, the name, the table and the
+/// SQL of each object, in one text.
+fn objects(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let sql = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema ORDER BY type, name";
+    let mut statement = connection.prepare(sql)?;
+    let objects = statement.query_map([], |row| {
+        let columns = (0..4).map(|column| row.get::<_, String>(column));
+        let object = columns.collect::<rusqlite::Result<Vec<_>>>()?.join(" ");
+        // The SQL keeps the indentation of the source, which does not matter.
+        Ok(object.split_whitespace().collect::<Vec<_>>().join(" "))
+    })?;
+    objects.collect()
+}
+
+/// Returns the objects of a lock file.
+fn known_objects() -> rusqlite::Result<&'static Vec<String>> {
+    static KNOWN: OnceLock<Vec<String>> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known);
+    }
+    let connection = Connection::open_in_memory()?;
+    connection.execute_batch(LAYOUT)?;
+    let known = objects(&connection)?;
+    Ok(KNOWN.get_or_init(|| known))
+}
+
 /// Lets the log grow to its limit before it is put back into the database.
-pub fn limit_log(connection: &Connection, limit: room::Limit) -> rusqlite::Result<()> {
+pub fn limit_log(connection: &Connection, limit: log_limit::LogLimit) -> rusqlite::Result<()> {
     connection.pragma_update(None, "wal_autocheckpoint", limit.pages)?;
     let length = if limit.keeps_length { -1 } else { limit.bytes().cast_signed() };
     connection.pragma_update(None, "journal_size_limit", length)

@@ -86,9 +86,15 @@ int leasehold_fcntl(int fd, int operation, ...) {
   return result;
 }
 
+/* Sets the error of an open() that is refused. */
+void leasehold_refuse(void) {
+  errno = EACCES;
+}
+
 /*
-** Locks the first byte for this open file. Returns 0 if the file now has the lock, 1 if another open
-** file has it, -1 if the system has no such locks, and -2 after another error, which is in errno.
+** Locks the first byte for this open file. Returns 0 if the file now has the lock, 1 if another
+** open file has it, -1 if the system has no such locks, and -2 after another error, which is in
+** errno.
 */
 int leasehold_lock_open_file(int fd) {
 #ifdef F_OFD_SETLK

@@ -5,21 +5,24 @@
 //!   Locks of the *open file* have neither problem. If the system has none, `fcntl` takes the usual
 //!   locks; [`super::probe`] finds out.
 //! - `open`: records which files SQLite has opened, because their names may lead elsewhere a moment
-//!   later.
+//!   later. Refuses a journal, a log or an index that another user may have planted (`trust`).
 
 use std::cell::RefCell;
 use std::ffi::{CStr, OsStr, c_char, c_int};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use rusqlite::ffi;
+use rustix::fs::OFlags;
 
-use super::identity::FileId;
+use super::file_id::FileId;
+use super::trust;
 
 unsafe extern "C" {
     fn leasehold_fcntl(fd: c_int, operation: c_int, ...) -> c_int;
+    fn leasehold_refuse();
 }
 
 type Call = unsafe extern "C" fn();
@@ -77,21 +80,39 @@ fn replace_all(vfs: &mut ffi::sqlite3_vfs, calls: &[(&CStr, Call)]) -> bool {
     true
 }
 
-/// Calls SQLite's `open`, and records which file was opened.
+/// Calls SQLite's `open`, and records which file was opened. Fails with `EACCES` if the file beside
+/// the database is not to be trusted.
 unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_int) -> c_int {
     // Set before SQLite gets this function.
     let Some(own) = OPEN.get() else { return -1 };
     #[cfg(test)]
     tests::before_open(path);
+    // SAFETY: SQLite's paths end with a NUL.
+    let name = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+    let database = trust::database_of(name);
+    // Another user's link may lead to a file of this user that another database or a stranger
+    // wrote. To open another user's FIFO without O_NONBLOCK would block this thread.
+    let careful = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
+    let more = if database.is_some() { careful } else { 0 };
     // SAFETY: the arguments are SQLite's.
-    let fd = unsafe { own(path, flags, mode) };
+    let fd = unsafe { own(path, flags | more, mode) };
     if fd >= 0 {
         // SAFETY: the descriptor was just opened. It belongs to SQLite, which does not close it
         // meanwhile.
         let found = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) });
-        // SAFETY: SQLite's paths end with a NUL.
-        let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes())).to_path_buf();
+        if let Some(database) = database {
+            let is_open = trust::is_in_open_directory(database);
+            let database = rustix::fs::stat(database).ok();
+            if !found.as_ref().is_ok_and(|found| trust::is_usable_beside(found, database.as_ref(), is_open)) {
+                // SAFETY: SQLite does not learn of this descriptor. Nobody has locks on the file.
+                drop(unsafe { OwnedFd::from_raw_fd(fd) });
+                // SAFETY: the function only sets the thread's error number.
+                unsafe { leasehold_refuse() };
+                return -1;
+            }
+        }
         if let Ok(found) = found {
+            let path = name.to_path_buf();
             // When a thread ends, its list of opened files may be gone already.
             let _ = OPENED.try_with(|opened| {
                 let mut opened = opened.borrow_mut();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::super::{Answer, Ask, Reply, Request};
+use super::super::{AcquireRequest, Answer, Reply, Request};
 use crate::lease::{Instant, Token};
 
 /// How long the files stay open after the last request if this process holds no lease. If this is
@@ -35,13 +35,13 @@ impl Usage {
     /// Notes the answer to a request at `now`.
     pub fn note(&mut self, request: &Request, answer: &Answer, now: Instant) {
         match (request, answer) {
-            (Request::Acquire(Ask { token, ttl, .. }), Ok(Reply::Acquired { .. }))
+            (Request::Acquire(AcquireRequest { token, ttl, .. }), Ok(Reply::Acquired { .. }))
             | (Request::Renew { token, ttl, .. }, Ok(Reply::Renewed { .. })) => {
                 self.lives(*token, now + ttl.as_duration());
             }
-            (Request::Adopt { token, heir, ttl, .. }, Ok(Reply::Adopted(_))) => {
+            (Request::Adopt { token, adopter, ttl, .. }, Ok(Reply::Adopted(_))) => {
                 self.leases.remove(token);
-                self.lives(*heir, now + ttl.as_duration());
+                self.lives(*adopter, now + ttl.as_duration());
             }
             (Request::Detach { token, .. }, Ok(Reply::Renewed { .. } | Reply::NotHeld(_)))
             | (Request::Move { token, .. }, Ok(Reply::Adopted(_)))
@@ -97,7 +97,7 @@ mod tests {
     fn the_files_may_be_closed_once_all_leases_have_ended_and_no_request_has_come_for_a_while() {
         let (mut usage, one, other) = (Usage::default(), Token::random(), Token::random());
         let ttl = Ttl::from_millis(10_000).unwrap();
-        let acquire = |token| Request::Acquire(Ask::new("k".into(), token, ttl, "h".into()));
+        let acquire = |token| Request::Acquire(AcquireRequest::new("k".into(), token, ttl, "h".into()));
         let acquired = Ok(Reply::Acquired { fence: Fence(1), waiting: 0 });
         usage.touch(at(0));
         usage.note(&acquire(one), &acquired, at(0));
@@ -119,7 +119,8 @@ mod tests {
     #[test]
     fn a_lease_that_ran_out_without_a_request_does_not_keep_the_files_open() {
         let mut usage = Usage::default();
-        let ask = Ask::new("k".into(), Token::random(), Ttl::from_millis(1_000).unwrap(), "h".into());
+        let ask =
+            AcquireRequest::new("k".into(), Token::random(), Ttl::from_millis(1_000).unwrap(), "h".into());
         let acquired = Ok(Reply::Acquired { fence: Fence(1), waiting: 0 });
         usage.note(&Request::Acquire(ask), &acquired, at(0));
         assert!(!usage.may_rest(at(999)));

@@ -5,7 +5,7 @@ use std::fs::File;
 use uuid::Uuid;
 
 use super::super::{Answer, Request};
-use super::leases::Handed;
+use super::leases::HandedLease;
 use crate::lease::{Instant, Key};
 
 /// The work of one transaction.
@@ -19,9 +19,9 @@ pub struct Work<'a> {
     pub dead: Vec<(Uuid, File)>,
     /// Former owners of this store. The current owner takes over their rows.
     pub former: Vec<Uuid>,
-    /// Whether to take a step of the sweep even if it is not due.
+    /// True if a step of the sweep is taken even if it is not due.
     pub sweep: bool,
-    /// Whether to free what the owner of this store has.
+    /// True if the leases and waiters of this store's owner are freed.
     pub retire: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct Done {
     /// The answers to each batch.
     pub answers: Vec<Vec<Answer>>,
     /// Waiters of this store that were handed leases.
-    pub handed: Vec<Handed>,
+    pub handed: Vec<HandedLease>,
     /// When the transaction happened.
     pub at: Instant,
 }

@@ -1,38 +1,39 @@
-//! Simulates heirs in several processes that adopt one ticket at the same time, after the trouble
-//! has ended. Each process has its own distances to the nodes, and a minority of the nodes may be
-//! gone. Exactly one heir gets the lease. If heirs give up, at most one gets it. If an heir dies,
-//! the others get the lease, or are told that the dead one had it. When all nodes are back, the
-//! heir gets all of them, and its release leaves nothing behind.
+//! Simulates adopters in several processes that try to adopt one ticket at the same time, after the
+//! trouble has ended. Each process has its own distances to the nodes, and a minority of the nodes
+//! may be gone. Exactly one adopter gets the lease. If adopters give up, at most one gets it. If an
+//! adopter dies, the others get the lease, or are told that the dead one had it. When all nodes are
+//! back, the adopter gets all of them, and its release leaves nothing behind.
 
 use std::time::Duration;
 
-use leasehold::engine::command::{Command, OpId, Outcome, Wait};
+use leasehold::engine::command::{Command, Outcome, Wait};
+use leasehold::engine::ids::OpId;
 use leasehold::lease::{LossReason, Mode, Token, Ttl};
 use leasehold::store::{Reply, Request};
 
-use super::super::process::{ENV, Parcel};
+use super::super::process::{DetachedLease, ENV};
 use super::{PROCESSES, World};
 
 const KEY: &str = "ticket";
-/// How long the leases of heirs and strangers live, and how long heirs try to adopt the ticket, in
-/// ms.
+/// How long the leases of adopters and strangers live, and how long adopters try to adopt the
+/// ticket, in ms.
 const TTL: u32 = 20_000;
 /// How long the ticket lives, in ms. The ticket outlives the schedule, so that no node drops it
 /// because it has ended.
 const TICKET_TTL: u32 = 60_000;
-/// How long strangers ask for the lock, and heirs may give up, before the outcome counts. A lease
-/// must also be acquired and detached within this time.
+/// How long strangers ask for the lock, and adopters may give up, before the outcome counts. A
+/// lease must also be acquired and detached within this time.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How much later the outcome counts if an heir dies. In this time, the other heirs take its claims
-/// over, and ask again after a pause.
+/// How much later the outcome counts if an adopter dies. In this time, the other adopters take its
+/// claims over, and ask again after a pause.
 const MOURNING: Duration = Duration::from_secs(5);
-/// How long the heir may take to get the nodes that are back. It renews its lease in this time.
+/// How long the adopter may take to get the nodes that are back. It renews its lease in this time.
 const RETURN: Duration = Duration::from_secs(9);
 /// How long the nodes may keep a lease that was released.
 const RELEASE: Duration = Duration::from_secs(5);
 
 impl World {
-    /// Lets the heirs adopt one ticket, and checks what each of them was told.
+    /// Lets the adopters adopt one ticket, and checks what each of them was told.
     pub(super) fn adopt_at_once(&mut self) {
         while let Some(node) = self.nodes.iter().find(|node| node.down_until > self.now) {
             self.live_until(node.down_until);
@@ -46,7 +47,7 @@ impl World {
                 self.distances.insert((process, node), distance);
             }
         }
-        let parcel = self.detach_one();
+        let detached = self.detach_one();
         let minority = self.nodes.len() - self.nodes.len() / 2 - 1;
         let mut gone: Vec<usize> = (0..self.nodes.len()).collect();
         self.rng.shuffle(&mut gone);
@@ -60,10 +61,10 @@ impl World {
             }
         }
         let quitters = self.rng.u8(..4) == 0;
-        let mut heirs = Vec::new();
+        let mut adopters = Vec::new();
         for process in 0..PROCESSES {
             for _ in 0..self.rng.usize(1..3) {
-                heirs.push((process, self.processes[process].adopt(self.now, &parcel)));
+                adopters.push((process, self.processes[process].adopt(self.now, &detached)));
                 self.after(process);
                 let pause = Duration::from_micros(self.rng.u64(0..farthest));
                 self.live_until(self.now + pause);
@@ -75,7 +76,7 @@ impl World {
             self.live_until(self.now + pause);
             let dead = self.rng.usize(..PROCESSES);
             self.kill(dead);
-            heirs.retain(|(process, _)| *process != dead);
+            adopters.retain(|(process, _)| *process != dead);
             self.strangers.retain(|(process, _)| *process != dead);
         }
         let end = self.now + PATIENCE + if dies { MOURNING } else { Duration::ZERO };
@@ -84,7 +85,7 @@ impl World {
             self.live_until(self.now + pause);
             self.ask_as_a_stranger();
             if quitters && self.rng.u8(..3) == 0 {
-                let (process, slot) = heirs[self.rng.usize(..heirs.len())];
+                let (process, slot) = adopters[self.rng.usize(..adopters.len())];
                 let op = OpId { env: ENV, slot };
                 if self.processes[process].asked.get_mut(&slot).is_some_and(|asked| {
                     let quits = !asked.granted && !asked.cancelled;
@@ -103,19 +104,20 @@ impl World {
             let asked = self.processes[*process].asked.get(slot);
             asked.is_some_and(|asked| asked.state.is_held(self.now))
         };
-        let holders = heirs.iter().filter(|heir| has(heir)).count();
-        let winner = heirs.iter().find(|heir| has(heir)).copied();
-        let told: Vec<&Outcome> = self.processes.iter().flat_map(|process| process.told.values()).collect();
+        let holders = adopters.iter().filter(|adopter| has(adopter)).count();
+        let winner = adopters.iter().find(|adopter| has(adopter)).copied();
+        let told: Vec<&Outcome> =
+            self.processes.iter().flat_map(|process| process.adoption_outcomes.values()).collect();
         assert!(
             holders == 1 || (quitters || dies) && holders == 0,
             "{holders} of {} adopted: {told:?}",
-            heirs.len()
+            adopters.len()
         );
-        for (process, slot) in heirs.iter().filter(|heir| !has(heir)) {
-            let told = self.processes[*process].told.get(slot);
+        for (process, slot) in adopters.iter().filter(|adopter| !has(adopter)) {
+            let told = self.processes[*process].adoption_outcomes.get(slot);
             let fair = matches!(told, Some(Outcome::Lost(LossReason::Taken)))
                 || quitters && matches!(told, Some(Outcome::Cancelled | Outcome::Lost(_)));
-            assert!(fair, "an heir that lost was told {told:?}");
+            assert!(fair, "an adopter that lost was told {told:?}");
         }
         self.distances.clear();
         let back = back.max(self.now);
@@ -123,7 +125,7 @@ impl World {
             && self.rng.bool()
         {
             self.live_until(back + RETURN);
-            self.check_nodes(winner, parcel.token, dies);
+            self.check_nodes(winner, detached.token, dies);
         }
         for process in 0..PROCESSES {
             self.processes[process].let_go(self.now);
@@ -131,22 +133,22 @@ impl World {
         }
         self.live_until(back.max(self.now) + RELEASE);
         if winner.is_some() {
-            self.check_free(parcel.token, dies);
+            self.check_free(detached.token, dies);
         }
     }
 
-    /// Checks that all nodes have the lease of the heir that adopted. If an heir `dies`, a minority
-    /// may have the dead heir's token.
+    /// Checks that all nodes have the lease of the adopter that adopted. If an adopter `dies`, a
+    /// minority may have the dead adopter's token.
     fn check_nodes(&mut self, (process, slot): (usize, u32), ticket: Token, dies: bool) {
-        let asked = self.processes[process].asked.get(&slot).expect("the heir holds the lease");
-        let heir = asked.token.expect("the heir holds the lease");
+        let asked = self.processes[process].asked.get(&slot).expect("the adopter holds the lease");
+        let adopter = asked.token.expect("the adopter holds the lease");
         for node in 0..self.nodes.len() {
             assert!(!self.has_ticket(node, ticket), "a node keeps a used ticket");
-            let renew = Request::Renew { key: KEY.into(), token: heir, ttl: Ttl::MIN, fences: 0 };
+            let renew = Request::Renew { key: KEY.into(), token: adopter, ttl: Ttl::MIN, fences: 0 };
             let renewed = self.apply(0, node, self.lives[0], renew);
             assert!(
                 dies || matches!(renewed, Ok(Reply::Renewed { .. })),
-                "the heir lacks a node: {renewed:?}"
+                "the adopter lacks a node: {renewed:?}"
             );
         }
     }
@@ -163,13 +165,13 @@ impl World {
     /// Returns true if `node` has the ticket, or a claim to it.
     fn has_ticket(&mut self, node: usize, ticket: Token) -> bool {
         let to = Token::random();
-        let claim = Request::Move { key: KEY.into(), token: ticket, to, heir: to };
+        let claim = Request::Move { key: KEY.into(), token: ticket, to, adopter: to, most: None };
         let claimed = self.apply(0, node, self.lives[0], claim);
         matches!(claimed, Ok(Reply::Adopted(_) | Reply::Claimed { .. }))
     }
 
     /// Acquires and detaches a lease that lives for [`TICKET_TTL`]. Returns its ticket.
-    fn detach_one(&mut self) -> Parcel {
+    fn detach_one(&mut self) -> DetachedLease {
         let ttl = Ttl::from_millis(TICKET_TTL).expect("in range");
         let (slot, state) =
             self.processes[0].ask(self.now, KEY, Mode::Exclusive, ttl, Wait::Forever, None, true);
@@ -179,15 +181,15 @@ impl World {
             assert!(self.now < end, "no other process wants the lock, but it was not granted");
             self.live_until(self.now + Duration::from_millis(10));
         }
-        self.parcels.clear();
+        self.detached_leases.clear();
         self.processes[0].detach(self.now, slot);
         self.after(0);
-        while self.parcels.is_empty() {
+        while self.detached_leases.is_empty() {
             assert!(self.now < end, "the lease was not detached in time");
             self.live_until(self.now + Duration::from_millis(10));
         }
-        let parcel = self.parcels.remove(0);
-        Parcel { ttl: Ttl::from_millis(TTL).expect("in range"), ..parcel }
+        let detached = self.detached_leases.remove(0);
+        DetachedLease { ttl: Ttl::from_millis(TTL).expect("in range"), ..detached }
     }
 
     /// Asks for the lock with a new token. [`World::check_stranger`] fails if the lock is granted.

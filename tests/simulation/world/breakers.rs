@@ -1,4 +1,4 @@
-//! The circuit breakers in a process, which open and close independently of the nodes.
+//! Simulates circuit breakers that open and close independently of their nodes.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What is between processes and servers, and what goes wrong there: messages that are delayed, lost, repeated; servers that
-//! freeze, crash and forget.
+//! Simulates the network between processes and nodes, and its failures. Messages are delayed, lost
+//! or repeated. Nodes freeze, crash and lose their data.
 
 use std::time::Duration;
 
@@ -18,14 +18,15 @@ impl World {
         until: Instant,
         reply_lost: bool,
     ) {
-        let Message { node, errand, requests, .. } = message;
+        let Message { node, reply_to, requests, .. } = message;
         let (back, thaw) = (self.delay() + self.distance(process, node), self.nodes[node].frozen_until);
         let is_down = self.nodes[node].down_until > self.now;
         let answers: Vec<Answer> = if is_down {
-            // Refused, most of the time.
+            // Most senders learn that the node is down. For the others, the answer gets lost below.
             requests.iter().map(|_| Err(refused())).collect()
         } else if thaw > self.now {
-            // It does it all when it goes on, whoever still waits for it.
+            // The node carries out all requests when it goes on, even if no caller waits for them
+            // any more.
             let late = thaw.since(self.now);
             for request in &requests {
                 self.plan(process, late, Event::Stray { process, node, request: request.clone() });
@@ -41,16 +42,17 @@ impl World {
             _ => (back, answers),
         };
         if life == self.lives[process] {
-            self.plan(process, wait, Event::Answer { process, errand, answers });
+            self.plan(process, wait, Event::Answer { process, reply_to, answers });
         }
     }
 
-    /// A store carries out a request, and sends its notices.
+    /// Lets a node carry out a request, and sends the notices of the node.
     pub(super) fn apply(&mut self, process: usize, node: usize, life: u64, mut request: Request) -> Answer {
         if let Request::Acquire(ask) = &mut request
             && let Some(place) = &mut ask.place
         {
-            // Each engine numbers its waiters for itself; the store knows whose number it is.
+            // Waiters of different processes may have the same number, so the node gets a new
+            // number for the waiter.
             self.waiters.insert(self.serial, (process, life, place.number));
             place.number = self.serial;
             self.serial += 1;
@@ -66,11 +68,11 @@ impl World {
         self.distances.get(&(process, node)).copied().unwrap_or_default()
     }
 
-    /// Something befalls a node, or the way to it.
+    /// Lets a node or the network to it fail. After the trouble, ends such failures.
     pub(super) fn mishap(&mut self) {
         if !self.is_trouble() {
             for node in &mut self.nodes {
-                // One that stays away because it has lost its data does so to the end.
+                // Keep `down_until`: a node that has lost its data must not come back sooner.
                 node.frozen_until = self.now;
             }
             self.cut_until.clear();
@@ -106,7 +108,8 @@ impl World {
         self.plan(0, pause, Event::Mishap);
     }
 
-    /// A node is gone for a while. One that loses its data stays away until every lease that it knew has ended.
+    /// Stops a node for `span`. If it `forgets` its data, it stays away until every lease that it
+    /// knew has ended, except in a hasty world.
     pub(super) fn crash(&mut self, node: usize, span: Duration, forgets: bool) {
         let span = if forgets && !self.shape.hasty { span.max(LONGEST_TTL + LONGEST_TTL / 50) } else { span };
         let there = &mut self.nodes[node];
@@ -120,7 +123,7 @@ impl World {
         }
     }
 
-    /// Sends a notice. It may get lost, or come twice, or after much else has happened.
+    /// Sends a notice. During the trouble, it may get lost, arrive twice, or arrive late.
     pub(super) fn tell(&mut self, node: usize, notice: Notice) {
         let Notice::Granted { number, fence } = notice else { unreachable!("the store misses nothing") };
         let (process, life, number) = self.waiters[&number];
@@ -141,6 +144,11 @@ impl World {
     }
 
     pub(super) fn send(&mut self, process: usize, message: Message) {
+        if process == 0 {
+            self.keep_copies(&message);
+        }
+        self.history.record(self.now, process, &[(message.node, message.timeout)]);
+        self.history.record(self.now, process, &message.requests);
         let trouble = self.is_trouble();
         let there = self.delay() + self.distance(process, message.node);
         let until = self.now + message.timeout;
@@ -153,7 +161,7 @@ impl World {
                 self.plan(process, there, Event::Arrive { process, message, until, reply_lost: true })
             }
             16..20 if trouble => {
-                // It arrives when nobody waits for it any more.
+                // The message arrives after its time-out.
                 self.stray(process, &message, message.timeout);
                 self.lose(process, message);
             }
@@ -162,7 +170,7 @@ impl World {
             }
             _ => {
                 if fate < 24 && trouble && !self.tidy {
-                    // It arrives twice.
+                    // The message arrives twice.
                     self.stray(process, &message, Duration::ZERO);
                 }
                 self.plan(process, there, Event::Arrive { process, message, until, reply_lost: false });
@@ -170,14 +178,14 @@ impl World {
         }
     }
 
-    /// No answer will come.
+    /// Loses a message. After the time-out, its sender gets errors.
     pub(super) fn lose(&mut self, process: usize, message: Message) {
-        let Message { errand, requests, timeout, .. } = message;
+        let Message { reply_to, requests, timeout, .. } = message;
         let answers = vec![Err(no_answer()); requests.len()];
-        self.plan(process, timeout, Event::Answer { process, errand, answers });
+        self.plan(process, timeout, Event::Answer { process, reply_to, answers });
     }
 
-    /// Each of its requests arrives some time after that.
+    /// Lets the requests of the message arrive at a random time later than `after`.
     pub(super) fn stray(&mut self, process: usize, message: &Message, after: Duration) {
         let late = after + Duration::from_micros(self.rng.u64(0..2_000_000));
         for request in message.requests.iter().cloned() {

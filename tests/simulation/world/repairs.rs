@@ -2,13 +2,14 @@
 //! while all nodes restart, a minority at a time, with or without their data. Other processes wait
 //! for the lock: for a long time, or repeatedly for a short time. Each node that is back gets each
 //! lease back soon, so the processes hold the leases to the end. The next lease has a larger fence,
-//! although the clocks of nodes that lost their data stand
-//! still. Two kinds of leases must not come back: a lease that is broken at most nodes, and a lease
-//! that is released while a node is about to get it back.
+//! although the clocks of nodes that lost their data stand still. Two kinds of leases must not come
+//! back: a lease that is broken at most nodes, and a lease that is released while a node is about
+//! to get it back.
 
 use std::time::Duration;
 
-use leasehold::engine::command::{Command, OpId, Wait};
+use leasehold::engine::command::{Command, Wait};
+use leasehold::engine::ids::OpId;
 use leasehold::lease::{Instant, Key, Mode, Token, Ttl};
 use leasehold::store::{Reply, Request};
 
@@ -22,7 +23,7 @@ const TTL: u32 = 1_000;
 /// The ttl of a lease that is broken or released, in ms. It is longer than all waits.
 const LONG_TTL: u32 = 20_000;
 /// How long a node that is back may take to get the lease. Each waiter may have the node for a
-/// while before.
+/// while before that.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 impl World {
@@ -38,8 +39,8 @@ impl World {
             // Readers share the lock. Each of them has to get each node back.
             (0..2).map(|process| (process, self.hold_in(READER, process, TTL))).collect()
         };
-        // A node does not tell a waiting writer who reads. So a writer that was handed the lock by a
-        // node that is back would not leave that node to the readers.
+        // A node does not tell a waiting writer who reads. So a writer that was handed the lock by
+        // a node that is back would not leave that node to the readers.
         let waiters = if held.len() > 1 { 0 } else { self.rng.usize(..PROCESSES) };
         if waiters > 0 && self.rng.bool() {
             self.stream = waiters;
@@ -174,8 +175,8 @@ impl World {
         slot
     }
 
-    /// Waits until all of `nodes` are back and have all the leases: those that these processes hold
-    /// in these slots.
+    /// Waits until all of `nodes` are back and have all `leases`. Each lease is given by its
+    /// process and its slot.
     fn until_repaired(&mut self, leases: &[(usize, u32)], nodes: &[usize]) {
         let back = nodes.iter().map(|node| self.nodes[*node].down_until).max().expect("some are away");
         // Wait for a renewal: until then, a node may still have the lease from before its absence.
@@ -194,8 +195,8 @@ impl World {
                 self.wait_briefly_until(self.now + Duration::from_millis(100));
             }
             self.mute.clear();
-            // Wait until all renewals that are on their way have arrived. A node may have handed the
-            // lock to the place of a repair, and that lease may end before the next renewal.
+            // Wait until all renewals that are on their way have arrived. A node may have handed
+            // the lock to the place of a repair, and that lease may end before the next renewal.
             self.wait_briefly_until(self.now + Duration::from_millis(u64::from(TTL)) / 2);
             if self.all_know(nodes, &tokens) {
                 return;

@@ -1,4 +1,4 @@
-//! Promise 2 where a quorum tells a store which fence a lease has: [`Request::Accept`].
+//! Tests promise 2 when a quorum tells a store the fence of a lease: [`Request::Accept`].
 
 use leasehold::engine::clock;
 use leasehold::lease::{Fence, Key, Mode, Token};
@@ -10,24 +10,24 @@ use crate::client::Client;
 use crate::fixture::Fixture;
 use crate::waiter::Waiter;
 
-/// How many fences are accepted together.
+/// The number of fences that are accepted together.
 const COUNT: u32 = 50;
-/// As far ahead of the clock no fence is by itself: 1000 s, in µs.
+/// Farther ahead of the clock than any fence that a store grants by itself: 1000 s, in µs.
 const AHEAD: u64 = 1_000_000_000;
 
-/// Many fences far ahead: the first and the last of them.
+/// Returns the first and the last of many fences far ahead.
 fn block_after(fence: Fence) -> (Fence, Fence) {
     let first = Fence(fence.0 + AHEAD);
     (first, first.last_of(COUNT))
 }
 
-/// Has `fence` and its block accepted for `token`. Returns the last of them.
+/// Makes the store accept `fence` and its block for `token`. Returns the last fence of the block.
 async fn accepted(client: &Client, key: &Key, token: Token, fence: Fence) -> Fence {
     assert_eq!(ask(client, accept(key, token, fence, COUNT)).await, Reply::Accepted);
     fence.last_of(COUNT)
 }
 
-pub async fn an_accepted_fence_is_the_leases_own(place: &dyn Fixture) {
+pub async fn an_accepted_fence_is_that_of_the_lease(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
     let (key, token) = (fresh_key("k"), Token::random());
     let granted_fence = granted(&one, &key, token, 5_000).await;
@@ -36,7 +36,7 @@ pub async fn an_accepted_fence_is_the_leases_own(place: &dyn Fixture) {
         accepted(&other, &key, token, first).await;
         assert_eq!(lease(&one, &key).await.fence, Some(first));
     }
-    // To the holder, too; and it is the same lease.
+    // The holder gets the fence, too, and it is the same lease.
     assert_eq!(granted(&one, &key, token, LONG).await, first);
     let now = lease(&other, &key).await;
     assert_eq!((now.holder.as_deref(), now.fence), (Some("contract"), Some(first)));
@@ -51,14 +51,14 @@ pub async fn an_accepted_fence_is_below_every_later_grant(place: &dyn Fixture) {
     let (key, token) = (fresh_key("k"), Token::random());
     let (first, _) = block_after(granted(&one, &key, token, LONG).await);
     let last = accepted(&one, &key, token, first).await;
-    // More fences of the same lease.
+    // The same lease gets more fences.
     let Reply::Renewed { block: Some((block, _)) } = ask(&other, renew_block(&key, token, LONG, COUNT)).await
     else {
-        panic!("it is held")
+        panic!("the lease is not held")
     };
     assert!(block > last, "{block:?} after {last:?}");
     let last = accepted(&one, &key, token, Fence(block.0 + 7)).await;
-    // The next lease, after a release and after an expiry.
+    // Test the next lease after a release and after an expiry.
     assert_eq!(ask(&one, release(&key, token)).await, Reply::Released);
     let brief = Token::random();
     let next = granted(&other, &key, brief, 10 * place.shortest_ttl()).await;
@@ -68,7 +68,7 @@ pub async fn an_accepted_fence_is_below_every_later_grant(place: &dyn Fixture) {
     assert!(got.fence > last, "{:?} after {last:?}", got.fence);
 }
 
-pub async fn an_accepted_fence_is_below_that_of_whoever_is_next_in_the_queue(place: &dyn Fixture) {
+pub async fn an_accepted_fence_is_below_that_of_the_next_waiter(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
     let key = fresh_key("k");
     let holder = Waiter::exclusive(&one, &key, "holder");
@@ -78,31 +78,34 @@ pub async fn an_accepted_fence_is_below_that_of_whoever_is_next_in_the_queue(pla
         assert_eq!(waiter.queued().await as usize, ahead);
     }
     let (first, _) = block_after(fence);
-    let mut last = accepted(&one, &key, holder.wants.token, first).await;
+    let mut last = accepted(&one, &key, holder.request.token, first).await;
     assert_eq!(names(&one, &key).await, (vec!["holder".into()], vec!["w0".into(), "w1".into()]));
     holder.released().await;
     for waiter in &waiters {
         waiter.client.notices.granted(waiter.number()).await;
-        let told = waiter.client.notices.fences_of(waiter.number());
-        let shown = lease(&one, &key).await.fence.expect("it has a fence from then on");
-        assert!(told.iter().chain([&shown]).all(|fence| *fence > last), "{told:?}, {shown:?} after {last:?}");
+        let notified = waiter.client.notices.fences_of(waiter.number());
+        let shown = lease(&one, &key).await.fence.expect("a lease that was handed over has a fence");
+        assert!(
+            notified.iter().chain([&shown]).all(|fence| *fence > last),
+            "{notified:?}, {shown:?} after {last:?}"
+        );
         let taken_up = waiter.granted().await;
         assert!(taken_up > last, "{taken_up:?} after {last:?}");
-        // Of one that was handed over, too.
-        last = accepted(&other, &key, waiter.wants.token, Fence(taken_up.0 + 7)).await;
+        // A lease that was handed over accepts a fence, too.
+        last = accepted(&other, &key, waiter.request.token, Fence(taken_up.0 + 7)).await;
         assert_eq!(lease(&one, &key).await.fence, Some(Fence(taken_up.0 + 7)));
         waiter.released().await;
     }
     assert!(granted(&one, &key, Token::random(), LONG).await > last);
 }
 
-pub async fn a_smaller_accepted_fence_lowers_nothing(place: &dyn Fixture) {
+pub async fn a_smaller_accepted_fence_does_not_lower_later_fences(place: &dyn Fixture) {
     let client = place.open();
     let (key, token) = (fresh_key("k"), Token::random());
     let fence = granted(&client, &key, token, LONG).await;
     let (first, _) = block_after(fence);
     let last = accepted(&client, &key, token, first).await;
-    // As when it was held up on its way.
+    // Such a request may arrive late.
     assert_eq!(ask(&client, accept(&key, token, fence, 1)).await, Reply::Accepted);
     assert_eq!(lease(&client, &key).await.fence, Some(fence));
     assert_eq!(ask(&client, release(&key, token)).await, Reply::Released);
@@ -110,28 +113,28 @@ pub async fn a_smaller_accepted_fence_lowers_nothing(place: &dyn Fixture) {
     assert!(next > last, "{next:?} after {last:?}");
 }
 
-pub async fn a_fence_is_accepted_from_the_holder_alone(place: &dyn Fixture) {
+pub async fn a_fence_is_accepted_for_the_holder_only(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
     let (key, token) = (fresh_key("k"), Token::random());
     let (taken, missing) = (Reply::NotHeld(Absence::Taken), Reply::NotHeld(Absence::Missing));
     let far = Fence(clock::wall_us() + AHEAD);
     assert_eq!(ask(&one, accept(&key, token, far, COUNT)).await, missing, "never held");
-    assert_eq!(info(&one, &key).await, None, "it never creates a lease");
+    assert_eq!(info(&one, &key).await, None, "accepting a fence never creates a lease");
     let fence = granted(&one, &key, token, LONG).await;
     let waiter = Waiter::exclusive(&other, &key, "waiter");
     waiter.queued().await;
-    for stranger in [Token::random(), waiter.wants.token] {
+    for stranger in [Token::random(), waiter.request.token] {
         assert_eq!(ask(&other, accept(&key, stranger, far, COUNT)).await, taken);
     }
     assert_eq!(lease(&one, &key).await.fence, Some(fence));
-    // Whose lease has passed on is a stranger.
+    // A former holder is a stranger.
     assert_eq!(ask(&one, release(&key, token)).await, Reply::Released);
     assert_eq!(ask(&one, accept(&key, token, far, COUNT)).await, taken);
     let next = waiter.granted().await;
-    assert!(next > fence && next < far, "what was refused counts for nothing: {next:?}");
+    assert!(next > fence && next < far, "a refused fence has no effect: {next:?}");
     waiter.released().await;
     assert_eq!(ask(&one, accept(&key, token, far, COUNT)).await, missing, "released");
-    // A lease that has run out is none.
+    // An expired lease accepts no fence.
     let brief = Token::random();
     granted(&one, &key, brief, place.shortest_ttl()).await;
     let got = granted_in_the_end(&other, &key).await;
@@ -147,15 +150,15 @@ pub async fn a_shared_lease_accepts_a_fence_of_its_own(place: &dyn Fixture) {
     let readers = [("r0", &one), ("r1", &other)].map(|(name, of)| Waiter::new(of, &key, name, reader));
     let fences = [readers[0].granted().await, readers[1].granted().await];
     let (first, _) = block_after(fences[1]);
-    let last = accepted(&other, &key, readers[0].wants.token, first).await;
+    let last = accepted(&other, &key, readers[0].request.token, first).await;
     let shown = async || {
         let leases = info(&one, &key).await.expect("held").leases;
         leases.into_iter().map(|lease| (lease.holder.unwrap().to_string(), lease.fence)).collect::<Vec<_>>()
     };
-    // In the order of their fences.
+    // The leases are in the order of their fences.
     assert_eq!(shown().await, [("r1".into(), Some(fences[1])), ("r0".into(), Some(first))]);
     assert_eq!(readers[0].granted().await, first);
-    assert_eq!(readers[1].granted().await, fences[1], "the other one keeps its own");
+    assert_eq!(readers[1].granted().await, fences[1], "the other reader keeps its own fence");
     let late = Waiter::new(&other, &key, "r2", reader);
     let fence = late.granted().await;
     assert!(fence > last, "{fence:?} after {last:?}");
@@ -173,7 +176,7 @@ pub async fn many_fences_are_accepted_in_one_batch(place: &dyn Fixture) {
     let all = |one: &dyn Fn(usize, &Key, Token) -> Request| -> Vec<Request> {
         leases.iter().enumerate().map(|(i, (key, token))| one(i, key, *token)).collect()
     };
-    // Every third is not held, and of every third that is, somebody waits.
+    // A third of the locks is free, a third is held, and a third is held and has a waiter.
     let held = |i: usize| i % 3 != 2;
     let mut batch = all(&|_, key, token| acquire(key, token, LONG));
     let mut i = 0;
@@ -187,15 +190,15 @@ pub async fn many_fences_are_accepted_in_one_batch(place: &dyn Fixture) {
         waiter.queued().await;
         waiters.push(waiter);
     }
-    // Each has a fence of its own, and another number of them.
+    // Each lease accepts its own fence and its own number of fences.
     let of = |i: usize| (Fence(fences[i].0 + AHEAD + 1_000 * i as u64), 1 + i as u32);
-    let said = replies(&client, all(&|i, key, token| accept(key, token, of(i).0, of(i).1))).await;
+    let accept_replies = replies(&client, all(&|i, key, token| accept(key, token, of(i).0, of(i).1))).await;
     let seen = replies(&client, all(&|_, key, _| inspect(key))).await;
     replies(&client, all(&|_, key, token| release(key, token))).await;
     let next = replies(
         &client,
         all(&|i, key, _| match i % 3 {
-            0 => Request::Acquire(waiters[i / 3].wants.clone()),
+            0 => Request::Acquire(waiters[i / 3].request.clone()),
             _ => acquire(key, Token::random(), LONG),
         }),
     )
@@ -204,13 +207,13 @@ pub async fn many_fences_are_accepted_in_one_batch(place: &dyn Fixture) {
         let ((first, count), next) = (of(i), fence(next));
         match held(i) {
             true => {
-                assert_eq!(said[i], Reply::Accepted, "{i}");
+                assert_eq!(accept_replies[i], Reply::Accepted, "{i}");
                 let Reply::Inspected(Some(info)) = &seen[i] else { panic!("{i}: {:?}", seen[i]) };
                 assert_eq!(info.leases[0].fence, Some(first), "{i}");
                 assert!(next > first.last_of(count), "{i}: {next:?} after {count} from {first:?} on");
             }
             false => {
-                assert_eq!(said[i], Reply::NotHeld(Absence::Missing), "{i}");
+                assert_eq!(accept_replies[i], Reply::NotHeld(Absence::Missing), "{i}");
                 assert_eq!(seen[i], Reply::Inspected(None), "{i}");
             }
         }

@@ -1,4 +1,4 @@
-//! Promise 5, one answer each, in order.
+//! Tests promise 5: one answer for each request, in order.
 
 use futures_util::future::join_all;
 use leasehold::lease::{Fence, Key, Token};
@@ -8,9 +8,10 @@ use super::LONG;
 use crate::asking::*;
 use crate::fixture::Fixture;
 
-/// What is shown in the batch of an acquire is its fence, unless a node had another and does not know it yet.
+/// Checks the fence that an inspection in the same batch as the acquire shows. It is the fence of
+/// the acquire, unless a node had another one and does not know the new one yet.
 fn same_fence(place: &dyn Fixture, info: &LockInfo, fence: Fence) {
-    let shown = info.leases[0].fence.expect("it has been taken up");
+    let shown = info.leases[0].fence.expect("the lease has been taken up");
     assert!(shown == fence || shown > fence && !place.keeps_fences(), "{shown:?} shown of {fence:?}");
 }
 
@@ -35,7 +36,7 @@ pub async fn a_big_mixed_batch_is_answered_in_order(place: &dyn Fixture) {
         assert_eq!((renewed, foreign), (&RENEWED, &Reply::NotHeld(Absence::Taken)));
         same_fence(place, info, *fence);
     }
-    // Every other one is given back, in the opposite order.
+    // Release every other lease, in the opposite order.
     let (kept, gone): (Vec<_>, Vec<_>) = leases.iter().rev().enumerate().partition(|(i, _)| i % 2 == 0);
     let released = replies(&store, gone.iter().map(|(_, (k, t))| release(k, *t)).collect()).await;
     assert!(released.iter().all(|reply| *reply == Reply::Released));
@@ -105,7 +106,7 @@ pub async fn batches_under_way_together_are_all_answered(place: &dyn Fixture) {
         (count(|r| matches!(r, Reply::Acquired { .. })), count(|r| matches!(r, Reply::Busy { .. })));
     let split = count(|r| *r == Reply::Split);
     assert_eq!(winners + busy + split, all.len());
-    // Nodes that are asked in different orders may leave it to nobody.
+    // If the nodes get requests in different orders, it may be that no client has a majority.
     assert!(
         winners == 1 || winners == 0 && split > 0 && !place.has_one_order(),
         "{winners} hold it, {split} split"

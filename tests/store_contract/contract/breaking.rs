@@ -1,7 +1,7 @@
-//! Promise 8: whoever may can end a lease that is not its own.
+//! Tests promise 8: an administrator can end a lease of another client.
 
 use leasehold::lease::{Key, Mode, Token};
-use leasehold::store::{Absence, Ask, Reply, Request};
+use leasehold::store::{Absence, AcquireRequest, Reply, Request};
 
 use super::LONG;
 use super::repairs::{is_refused, repair};
@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::fixture::Fixture;
 use crate::waiter::Waiter;
 
-pub async fn a_broken_lease_is_its_holders_no_more(place: &dyn Fixture) {
+pub async fn a_broken_lease_does_not_belong_to_its_holder_any_more(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
     let (key, token) = (fresh_key("k"), Token::random());
     assert_eq!(ask(&other, break_all(&key)).await, Reply::NotHeld(Absence::Missing));
@@ -18,19 +18,15 @@ pub async fn a_broken_lease_is_its_holders_no_more(place: &dyn Fixture) {
     assert_eq!(ask(&other, break_all(&key)).await, Reply::Released);
     assert_eq!(info(&one, &key).await, None);
     assert_eq!(ask(&one, renew(&key, token, LONG)).await, Reply::NotHeld(Absence::Missing));
-    assert_eq!(
-        ask(&other, break_all(&key)).await,
-        Reply::NotHeld(Absence::Missing),
-        "nothing is left to break"
-    );
+    assert_eq!(ask(&other, break_all(&key)).await, Reply::NotHeld(Absence::Missing), "the lock is free");
     let next = Token::random();
     assert!(granted(&other, &key, next, LONG).await > fence);
     assert_eq!(
         ask(&one, release(&key, token)).await,
         Reply::NotHeld(Absence::Taken),
-        "the next is left alone"
+        "the next lease is not released"
     );
-    // Many together, of which some are held.
+    // Break many locks together, of which some are held.
     let keys: Vec<_> = (0..5).map(|_| fresh_key("k")).collect();
     for key in keys.iter().step_by(2) {
         granted(&one, key, Token::random(), LONG).await;
@@ -54,10 +50,10 @@ pub async fn a_broken_lock_goes_to_the_first_in_the_queue(place: &dyn Fixture) {
     assert_eq!(ask(&other, break_all(&key)).await, Reply::Released);
     waiters[0].client.notices.granted(waiters[0].number()).await;
     assert_eq!(names(&other, &key).await, (vec!["first".into()], vec!["second".into()]));
-    assert_eq!(ask(&one, renew(&key, holder.wants.token, LONG)).await, Reply::NotHeld(Absence::Taken));
+    assert_eq!(ask(&one, renew(&key, holder.request.token, LONG)).await, Reply::NotHeld(Absence::Taken));
     let first = waiters[0].granted().await;
     assert!(first > fence, "{first:?} after {fence:?}");
-    assert_eq!(waiters[1].client.notices.of(waiters[1].number()), 0, "one break, one hand-over");
+    assert_eq!(waiters[1].client.notices.of(waiters[1].number()), 0, "one break hands over one lease");
     assert_eq!(ask(&one, break_all(&key)).await, Reply::Released);
     waiters[1].client.notices.granted(waiters[1].number()).await;
     assert!(waiters[1].granted().await > first);
@@ -80,10 +76,10 @@ pub async fn all_shared_leases_are_broken_together(place: &dyn Fixture) {
     for reader in &readers {
         assert_eq!(reader.release().await, Reply::NotHeld(Absence::Taken));
     }
-    // And the other way round: those who wait together are let in together.
+    // Waiting readers are granted leases together.
     for reader in &readers {
         assert_eq!(
-            ask(&one, Request::Release { key: key.clone(), token: reader.wants.token, used: None }).await,
+            ask(&one, Request::Release { key: key.clone(), token: reader.request.token, used: None }).await,
             Reply::NotHeld(Absence::Taken)
         );
         reader.queued().await;
@@ -124,10 +120,14 @@ pub async fn a_reader_is_repaired_before_a_waiting_writer(place: &dyn Fixture) {
     writer.queued().await;
     assert_eq!(reader("late").queued().await, 1);
     let (mode, token) = (Mode::Shared { most: u32::MAX }, Token::random());
-    let ask_shared = Ask { mode, repairs: true, ..Ask::new(key.clone(), token, ttl(LONG), "second".into()) };
+    let ask_shared = AcquireRequest {
+        mode,
+        repairs: true,
+        ..AcquireRequest::new(key.clone(), token, ttl(LONG), "second".into())
+    };
     granted_to(&one, Request::Acquire(ask_shared)).await;
     let reply = ask(&one, repair(&key, Token::random())).await;
-    assert!(is_refused(&reply), "an exclusive lease is not granted beside them: {reply:?}");
+    assert!(is_refused(&reply), "an exclusive lease is not granted while readers hold the lock: {reply:?}");
 }
 
 /// Returns the request by which a quorum breaks a lock at a node.
@@ -135,7 +135,7 @@ fn break_as_node(key: &Key) -> Request {
     Request::Break { key: key.clone(), bars_repairs: true }
 }
 
-/// Expects that the lease is granted.
+/// Sends `request` and expects a grant.
 async fn granted_to(client: &Client, request: Request) {
     let reply = ask(client, request).await;
     assert!(matches!(reply, Reply::Acquired { .. }), "{reply:?}");

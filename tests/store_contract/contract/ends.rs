@@ -1,4 +1,4 @@
-//! Promise 8, it ends: every request is answered, and a store closes.
+//! Tests promise 10: every request is answered, and a store closes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::LONG;
 use crate::asking::*;
 use crate::fixture::Fixture;
 
-pub async fn it_ends_when_the_place_does_not_answer(place: &dyn Fixture) {
+pub async fn requests_end_when_the_server_does_not_answer(place: &dyn Fixture) {
     let client = place.open();
     let key = fresh_key("k");
     ask(&client, Request::Ping).await;
@@ -28,23 +28,26 @@ pub async fn it_ends_when_the_place_does_not_answer(place: &dyn Fixture) {
     assert!(span < timeout + Duration::from_millis(500), "answered after {span:?}");
     for answers in &all {
         assert_eq!(answers.len(), 3);
-        let error = answers[0].as_ref().expect_err("nobody can have answered");
+        let error = answers[0].as_ref().expect_err("the server is stalled");
         assert!(error.kind.is_transient(), "{error:?}");
     }
     drop(stalled);
-    // What may have been done is undone by its token; what was not done has left nothing.
+    // A release by its token undoes what an acquire may have done. An acquire that was not carried
+    // out has left nothing.
     for (token, answers) in tokens.iter().zip(&all) {
         let maybe_done = answers[0].as_ref().is_err_and(|error| error.maybe_done);
         match ask(&client, release(&key, *token)).await {
             Reply::NotHeld(_) => {}
-            Reply::Released => assert!(maybe_done, "carried out, though the error denied it"),
+            Reply::Released => {
+                assert!(maybe_done, "the acquire was carried out, but its error said that it was not")
+            }
             other => panic!("{other:?}"),
         }
     }
     granted(&client, &key, Token::random(), LONG).await;
 }
 
-pub async fn it_ends_on_close(place: &dyn Fixture) {
+pub async fn close_ends(place: &dyn Fixture) {
     let client = place.open();
     granted(&client, &fresh_key("k"), Token::random(), LONG).await;
     tokio::time::timeout(Duration::from_secs(2), client.store.close()).await.expect("close ends");

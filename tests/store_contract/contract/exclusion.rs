@@ -1,4 +1,4 @@
-//! Promise 1, exclusion.
+//! Tests promise 1: exclusion.
 
 use std::cell::Cell;
 
@@ -11,7 +11,7 @@ use super::{GRAIN, LONG, SLACK};
 use crate::asking::*;
 use crate::fixture::Fixture;
 
-pub async fn exclusion_while_a_lease_lives(place: &dyn Fixture) {
+pub async fn exclusion_while_a_lease_is_valid(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
     let (key, a) = (fresh_key("k"), Token::random());
     granted(&one, &key, a, LONG).await;
@@ -50,7 +50,7 @@ pub async fn exclusion_counts_from_the_last_renewal(place: &dyn Fixture) {
     let (key, a) = (fresh_key("k"), Token::random());
     let short = place.shortest_ttl();
     granted(&store, &key, a, LONG).await;
-    // A renewal that was held up on its way and comes after a longer one must not shorten the lease.
+    // A renewal that arrives late, after a longer one, must not shorten the lease.
     assert_eq!(ask(&store, renew(&key, a, short)).await, RENEWED);
     tokio::time::sleep(2 * ttl(short).as_duration()).await;
     assert!(matches!(ask(&store, acquire(&key, Token::random(), LONG)).await, Reply::Busy { .. }));
@@ -72,7 +72,7 @@ pub async fn exclusion_counts_from_the_last_renewal(place: &dyn Fixture) {
     }
 }
 
-pub async fn exclusion_among_many_contenders_on_two_handles(place: &dyn Fixture) {
+pub async fn exclusion_among_many_contenders_of_two_clients(place: &dyn Fixture) {
     let (stores, key, inside, last) =
         ([place.open(), place.open()], fresh_key("k"), Cell::new(0), Cell::new(Fence(0)));
     // Open one store after the other: the engine never lets two stores of a process create a lock
@@ -88,14 +88,14 @@ pub async fn exclusion_among_many_contenders_on_two_handles(place: &dyn Fixture)
                 let token = Token::random();
                 match ask_in_a_crowd(store, acquire(key, token, LONG)).await {
                     Reply::Acquired { fence, .. } => {
-                        assert_eq!(inside.replace(1), 0, "two inside");
+                        assert_eq!(inside.replace(1), 0, "two holders at the same time");
                         assert!(fence > last.replace(fence), "fences out of order");
                         tokio::task::yield_now().await;
                         turns += 1;
                         inside.set(0);
                         assert_eq!(ask_in_a_crowd(store, release(key, token)).await, Reply::Released);
                     }
-                    Reply::Split if !place.has_one_order() => give_way(store, key, token).await,
+                    Reply::Split if !place.has_one_order() => back_off(store, key, token).await,
                     Reply::Busy { .. } => tokio::task::yield_now().await,
                     other => panic!("expected a lease or busy, got {other:?}"),
                 }
@@ -105,11 +105,11 @@ pub async fn exclusion_among_many_contenders_on_two_handles(place: &dyn Fixture)
     join_all((0..8).map(contend)).await;
 }
 
-pub async fn keys_are_told_apart_byte_by_byte(place: &dyn Fixture) {
+pub async fn keys_are_compared_byte_by_byte(place: &dyn Fixture) {
     let store = place.open();
     let unique = fresh_key("");
     let long = "x".repeat(1024 - unique.len());
-    // Case, blanks, what looks like numbers, what two ways there are to write ä, and wildcards.
+    // These differ in case and blanks, look like numbers, write ä in two ways, or have wildcards.
     let names = [
         "a", "A", "a ", " a", "", "1", "1.0", "ä", "a\u{308}", "%", "a%", "*", "'", "\\", "{a}", "🔒", "a\n",
     ];

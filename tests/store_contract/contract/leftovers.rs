@@ -1,10 +1,10 @@
-//! Promise 6, nothing piles up.
+//! Tests promise 6: a store does not fill up.
 
 use std::time::Duration;
 
 use leasehold::engine::clock;
 use leasehold::lease::{Key, Mode, Token};
-use leasehold::store::{Ask, Place, Request};
+use leasehold::store::{AcquireRequest, Place, Request};
 
 use super::LONG;
 use crate::asking::*;
@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::fixture::Fixture;
 use crate::waiter::Waiter;
 
-pub async fn nothing_piles_up(place: &dyn Fixture) {
+pub async fn leases_leave_no_data(place: &dyn Fixture) {
     let store = place.open();
     ask(&store, Request::Ping).await;
     let before = place.traces().await;
@@ -23,15 +23,17 @@ pub async fn nothing_piles_up(place: &dyn Fixture) {
         replies(&store, leases.iter().map(|(k, t)| release(k, *t)).collect()).await;
         assert_eq!(place.traces().await, before, "released leases leave nothing");
     }
-    // These run out, and nobody asks about them again; the store goes on being used for something else.
+    // These leases expire without another request for them, while the store is used for other
+    // locks.
     let brief = 10 * place.shortest_ttl();
     let forgotten = (0..1000).map(|_| acquire(&fresh_key("k"), Token::random(), brief)).collect();
     replies(&store, forgotten).await;
-    vanishes(place, &store, before).await;
+    disappears(place, &store, before).await;
 }
 
-/// Everything that nobody has given back goes by itself, while the store is used for something else.
-async fn vanishes(place: &dyn Fixture, client: &Client, before: usize) {
+/// Checks that everything that was not released disappears by itself, while the store is used for
+/// other locks.
+async fn disappears(place: &dyn Fixture, client: &Client, before: usize) {
     let start = clock::now();
     while place.traces().await > before {
         assert!(
@@ -46,7 +48,7 @@ async fn vanishes(place: &dyn Fixture, client: &Client, before: usize) {
     }
 }
 
-pub async fn nothing_remains_of_those_who_waited(place: &dyn Fixture) {
+pub async fn waiters_leave_no_data(place: &dyn Fixture) {
     let client = place.open();
     ask(&client, Request::Ping).await;
     let before = place.traces().await;
@@ -60,23 +62,25 @@ pub async fn nothing_remains_of_those_who_waited(place: &dyn Fixture) {
                 _ => assert_eq!(waiter.queued().await as usize, ahead - 1),
             }
         }
-        // One gives up its place, one its lease, one what it was handed.
+        // One client leaves the queue, one releases its lease, and one releases the lease that it
+        // was handed.
         for waiter in [&waiters[1], &waiters[0], &waiters[2]] {
             waiter.release().await;
         }
         assert_eq!(info(&client, key).await, None);
     }
-    assert_eq!(place.traces().await, before, "those who gave up leave nothing");
-    // These are never heard of again: neither who holds, nor who is handed the lease, nor who waits behind.
+    assert_eq!(place.traces().await, before, "waiters that gave up leave nothing");
+    // None of these clients sends another request: the holders, the waiters that are handed the
+    // lease, and the waiters behind them.
     let mut forgotten = Vec::new();
     for (i, key) in keys.iter().enumerate() {
         forgotten.push(acquire(key, Token::random(), 10 * place.shortest_ttl()));
         for j in 0..3 {
             let place = Some(Place { number: 1_000_000 + 3 * i as u64 + j });
-            let ask = Ask::new(key.clone(), Token::random(), ttl(LONG), "gone".into());
-            forgotten.push(Request::Acquire(Ask { place, ..ask }));
+            let ask = AcquireRequest::new(key.clone(), Token::random(), ttl(LONG), "gone".into());
+            forgotten.push(Request::Acquire(AcquireRequest { place, ..ask }));
         }
     }
     replies(&client, forgotten).await;
-    vanishes(place, &client, before).await;
+    disappears(place, &client, before).await;
 }

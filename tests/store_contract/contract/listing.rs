@@ -1,7 +1,7 @@
-//! Promise 9: what is held can be listed.
+//! Tests promise 9: held locks can be listed.
 
 use leasehold::lease::{Key, Mode, Token};
-use leasehold::store::listing::{Listing, Wanted};
+use leasehold::store::listing::{ListFilter, Listing};
 use leasehold::store::{Reply, Request};
 
 use super::LONG;
@@ -11,7 +11,7 @@ use crate::fixture::Fixture;
 use crate::waiter::Waiter;
 
 async fn list(client: &Client, prefix: &str, pattern: &str, limit: u32) -> Listing {
-    let wanted = Wanted { prefix: prefix.into(), pattern: pattern.into(), limit };
+    let wanted = ListFilter { prefix: prefix.into(), pattern: pattern.into(), limit };
     match ask(client, Request::List(wanted)).await {
         Reply::Listed(listing) => listing,
         other => panic!("expected a listing, got {other:?}"),
@@ -22,9 +22,9 @@ fn keys(listing: &Listing) -> Vec<&str> {
     listing.locks.iter().map(|(key, _)| &**key).collect()
 }
 
-pub async fn a_listing_tells_what_is_held_below_a_prefix(place: &dyn Fixture) {
+pub async fn a_listing_has_the_held_locks_with_a_prefix(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
-    // With all that is special to anybody's patterns in it.
+    // The prefix has the special characters of all kinds of patterns.
     let prefix = format!("lock:[x]*?\\^%_'{}:", Token::random());
     let key = |rest: &str| Key::from(format!("{prefix}{rest}"));
     assert_eq!(list(&one, &prefix, "*", 100).await, Listing::default());
@@ -35,7 +35,7 @@ pub async fn a_listing_tells_what_is_held_below_a_prefix(place: &dyn Fixture) {
     for name in ["r1", "r2"] {
         Waiter::new(&one, &key("a:ü"), name, Mode::Shared { most: u32::MAX }).granted().await;
     }
-    // Not below it, not held any more, and held for too short a time.
+    // These locks have another prefix, were released, or have expired.
     granted(&one, &format!("{}b", &prefix[..prefix.len() - 1]).as_str().into(), Token::random(), LONG).await;
     let (gone, brief) = (Token::random(), 2 * place.shortest_ttl());
     granted(&one, &key("gone"), gone, LONG).await;
@@ -68,7 +68,7 @@ pub async fn a_listing_is_limited_and_says_so(place: &dyn Fixture) {
     let part = list(&client, &prefix, "*", COUNT - 1).await;
     assert!(part.locks.len() < COUNT as usize && !part.complete, "{} locks", part.locks.len());
     assert!(keys(&part).is_sorted() && keys(&part).iter().all(|key| key.starts_with(&prefix)));
-    // What is looked at is not only what is wanted.
+    // The limit counts only locks that match the pattern.
     let one = list(&client, &prefix, "*299", 1).await;
     assert_eq!((keys(&one), one.complete), (vec![&*all[299]], true));
 }

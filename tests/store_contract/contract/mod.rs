@@ -1,14 +1,14 @@
-//! The suite. Each function breaks one promise of `src/store/mod.rs`, if the store lets it.
+//! The suite. Each function fails if the store breaks one promise of `src/store/mod.rs`.
 
 use std::time::Duration;
 
 mod accept;
+mod adoption;
 mod batches;
 mod breaking;
 mod ends;
 mod exclusion;
 mod grants;
-mod heirs;
 mod leftovers;
 mod listing;
 mod names;
@@ -18,12 +18,12 @@ mod shared;
 mod tokens;
 
 pub use accept::*;
+pub use adoption::*;
 pub use batches::*;
 pub use breaking::*;
 pub use ends::*;
 pub use exclusion::*;
 pub use grants::*;
-pub use heirs::*;
 pub use leftovers::*;
 pub use listing::*;
 pub use names::*;
@@ -32,12 +32,12 @@ pub use repairs::*;
 pub use shared::*;
 pub use tokens::*;
 
-/// How much later than it could a free lock may be found free on a busy machine.
+/// How long after its lease has ended a lock may still be reported as held on a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// A ttl in ms that no test outlives.
+/// A ttl in ms that is longer than any test.
 const LONG: u32 = 60_000;
 
-/// A store may count in whole milliseconds, so it may end a lease by that much too early; the holder's
-/// drift allowance covers it.
+/// A store may count in whole milliseconds, so it may end a lease that much too early. The holder's
+/// drift allowance covers this.
 const GRAIN: Duration = Duration::from_millis(1);

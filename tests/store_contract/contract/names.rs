@@ -10,7 +10,7 @@ use crate::waiter::Waiter;
 fn like_names() -> Vec<Key> {
     let (one, two) = (Token::random().to_string(), Token::random().to_string());
     let names = [
-        // The first and the second once shared the keys that a Redis store keeps beside them.
+        // The first and the second once shared the keys in which a Redis store keeps their data.
         format!("lock:{two}{{lock:{one}}}"),
         format!("lock:{one}}}:lock:{two}{{lock:{one}"),
         format!("lock:{one}"),
@@ -30,27 +30,27 @@ fn like_names() -> Vec<Key> {
 
 pub async fn a_release_serves_waiters_of_its_own_lock_only(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
-    let mut lines = Vec::new();
+    let mut locks = Vec::new();
     for key in like_names() {
         let holder = Waiter::exclusive(&one, &key, "holder");
         holder.granted().await;
-        lines.push((key, holder));
+        locks.push((key, holder));
     }
     let mut waiters = Vec::new();
-    for (key, _) in &lines {
+    for (key, _) in &locks {
         let waiter = Waiter::exclusive(&other, key, "waiter");
         assert_eq!(waiter.queued().await, 0, "{key}");
         waiters.push(waiter);
     }
-    for (place, (key, holder)) in lines.iter().enumerate() {
+    for (place, (key, holder)) in locks.iter().enumerate() {
         holder.released().await;
         for waiter in &waiters[place + 1..] {
-            let theirs = &waiter.wants.key;
+            let theirs = &waiter.request.key;
             // A notice would arrive before this answer.
             let known = names(&other, theirs).await;
             assert_eq!(known, (vec!["holder".into()], vec!["waiter".into()]), "{theirs}");
-            let told = other.notices.of(waiter.number());
-            assert_eq!(told, 0, "a waiter for {theirs} was told of the release of {key}");
+            let notice_count = other.notices.of(waiter.number());
+            assert_eq!(notice_count, 0, "a waiter for {theirs} got a notice of the release of {key}");
         }
         waiters[place].served().await;
         waiters[place].released().await;

@@ -1,25 +1,26 @@
-//! Promises 1 and 7 for shared leases: semaphores and readers, and the writers among them.
+//! Tests promises 1 and 7 for shared leases: semaphores, readers and writers.
 
 use leasehold::lease::{Mode, Token};
-use leasehold::store::{Ask, Reply, Request, StoreErrorKind};
+use leasehold::store::{AcquireRequest, Reply, Request, StoreErrorKind};
 
 use super::LONG;
 use crate::asking::*;
 use crate::fixture::Fixture;
 use crate::waiter::Waiter;
 
-/// Many readers.
+/// The mode of a reader.
 const READER: Mode = Mode::Shared { most: u32::MAX };
 
-pub async fn shared_leases_up_to_the_most(place: &dyn Fixture) {
+pub async fn shared_leases_are_granted_up_to_the_limit(place: &dyn Fixture) {
     const MOST: u32 = 3;
     let clients = [place.open(), place.open()];
     let key = fresh_key("k");
     let permit = |i: usize| Waiter::new(&clients[i % 2], &key, &format!("p{i}"), Mode::Shared { most: MOST });
     let permits: Vec<Waiter> = (0..6).map(permit).collect();
     if !place.counts_permits() {
-        let request = Request::Acquire(permits[0].wants.clone());
-        let refused = answers(&clients[0], vec![request]).await.remove(0).expect_err("it can't be promised");
+        let request = Request::Acquire(permits[0].request.clone());
+        let refused =
+            answers(&clients[0], vec![request]).await.remove(0).expect_err("a quorum has no semaphores");
         assert_eq!((refused.kind, refused.maybe_done), (StoreErrorKind::Unsupported, false), "{refused}");
         assert_eq!(info(&clients[1], &key).await, None);
         return;
@@ -29,21 +30,21 @@ pub async fn shared_leases_up_to_the_most(place: &dyn Fixture) {
         fences.push(permit.granted().await);
     }
     assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
-    // To ask again takes no second one.
+    // A repeated acquire takes no second permit.
     assert_eq!(permits[1].granted().await, fences[1]);
-    let without_place = Ask { place: None, token: Token::random(), ..permits[3].wants.clone() };
+    let without_place = AcquireRequest { place: None, token: Token::random(), ..permits[3].request.clone() };
     let busy = ask(&clients[0], Request::Acquire(without_place.clone())).await;
     assert!(matches!(busy, Reply::Busy { remaining: Some(_) }), "{busy:?}");
     for (ahead, permit) in permits[3..].iter().enumerate() {
         assert_eq!(permit.queued().await as usize, ahead);
     }
     assert_eq!(info(&clients[1], &key).await.expect("held").leases.len(), MOST as usize);
-    // One goes, one comes.
+    // One holder releases, and one waiter gets a permit.
     permits[1].released().await;
     assert_eq!((permits[4].queued().await, permits[5].queued().await), (0, 1));
     assert!(permits[3].granted().await > fences[2]);
     assert!(matches!(ask(&clients[0], Request::Acquire(without_place)).await, Reply::Busy { .. }));
-    // All the others go, and all who wait come.
+    // All other holders release, and all waiters get permits.
     for permit in [&permits[0], &permits[2], &permits[3]] {
         permit.released().await;
     }
@@ -55,7 +56,7 @@ pub async fn shared_leases_up_to_the_most(place: &dyn Fixture) {
     assert_eq!(info(&clients[0], &key).await, None);
 }
 
-pub async fn shared_and_exclusive_leases_keep_apart(place: &dyn Fixture) {
+pub async fn shared_and_exclusive_leases_exclude_each_other(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
     let key = fresh_key("k");
     let readers = [Waiter::new(&one, &key, "r1", READER), Waiter::new(&other, &key, "r2", READER)];
@@ -70,11 +71,12 @@ pub async fn shared_and_exclusive_leases_keep_apart(place: &dyn Fixture) {
     let writer = Token::random();
     granted(&other, &key, writer, LONG).await;
     for reader in &readers {
-        busy(ask(&one, Request::Acquire(Ask { place: None, ..reader.wants.clone() })).await);
+        busy(ask(&one, Request::Acquire(AcquireRequest { place: None, ..reader.request.clone() })).await);
     }
     assert_eq!(ask(&one, release(&key, writer)).await, Reply::Released);
-    // A reader's lease that runs out makes room only when all others have gone, too.
-    let brief = Ask { ttl: ttl(2 * place.shortest_ttl()), place: None, ..readers[0].wants.clone() };
+    // The end of a reader's lease makes room for a writer only when all other readers have gone.
+    let brief =
+        AcquireRequest { ttl: ttl(2 * place.shortest_ttl()), place: None, ..readers[0].request.clone() };
     fence(ask(&one, Request::Acquire(brief)).await);
     readers[1].granted().await;
     tokio::time::sleep(ttl(3 * place.shortest_ttl()).as_duration()).await;
@@ -93,12 +95,12 @@ pub async fn a_writer_is_not_starved_by_later_readers(place: &dyn Fixture) {
     assert_eq!(writer.queued().await, 0);
     let late = [Waiter::new(&one, &key, "late-1", READER), Waiter::new(&other, &key, "late-2", READER)];
     for (i, reader) in late.iter().enumerate() {
-        let without_place = Ask { place: None, token: Token::random(), ..reader.wants.clone() };
+        let without_place = AcquireRequest { place: None, token: Token::random(), ..reader.request.clone() };
         let reply = ask(&one, Request::Acquire(without_place)).await;
         assert!(matches!(reply, Reply::Busy { .. }), "a reader without a place overtakes: {reply:?}");
         assert_eq!(reader.queued().await as usize, i + 1);
     }
-    // The one that reads goes on reading.
+    // The reader keeps its lease.
     reader.granted().await;
     reader.released().await;
     writer.granted().await;
@@ -108,7 +110,7 @@ pub async fn a_writer_is_not_starved_by_later_readers(place: &dyn Fixture) {
     late[0].granted().await;
 }
 
-pub async fn one_release_lets_in_all_readers_in_front(place: &dyn Fixture) {
+pub async fn one_release_hands_leases_to_all_readers_in_front(place: &dyn Fixture) {
     let clients = [place.open(), place.open()];
     let key = fresh_key("k");
     let writer = Waiter::exclusive(&clients[0], &key, "writer");
@@ -127,10 +129,10 @@ pub async fn one_release_lets_in_all_readers_in_front(place: &dyn Fixture) {
         waiter.client.notices.granted(waiter.number()).await;
         waiter.granted().await;
     }
-    let times_told = || waiters.iter().map(|w| w.client.notices.of(w.number())).collect::<Vec<_>>();
+    let notice_counts = || waiters.iter().map(|w| w.client.notices.of(w.number())).collect::<Vec<_>>();
     for reader in [&waiters[2], &waiters[0], &waiters[1]] {
         assert_eq!(waiters[3].queued().await, 0);
-        assert_eq!(times_told(), [1, 1, 1, 0, 0]);
+        assert_eq!(notice_counts(), [1, 1, 1, 0, 0]);
         reader.released().await;
     }
     waiters[3].client.notices.granted(waiters[3].number()).await;
@@ -139,10 +141,10 @@ pub async fn one_release_lets_in_all_readers_in_front(place: &dyn Fixture) {
     waiters[3].released().await;
     waiters[4].client.notices.granted(waiters[4].number()).await;
     waiters[4].granted().await;
-    assert_eq!(times_told(), [1; 5]);
+    assert_eq!(notice_counts(), [1; 5]);
 }
 
-pub async fn a_writer_that_gives_up_lets_in_the_readers_behind(place: &dyn Fixture) {
+pub async fn a_writer_that_gives_up_makes_way_for_the_readers_behind_it(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
     let key = fresh_key("k");
     let reader = Waiter::new(&one, &key, "reader", READER);
@@ -152,7 +154,7 @@ pub async fn a_writer_that_gives_up_lets_in_the_readers_behind(place: &dyn Fixtu
     assert_eq!(
         (writer.queued().await, behind[0].queued().await, behind[1].queued().await),
         (0, 1, 2),
-        "nobody passes the writer"
+        "no reader overtakes the writer"
     );
     assert!(matches!(writer.release().await, Reply::NotHeld(_)));
     for waiter in &behind {

@@ -1,19 +1,19 @@
-//! Promises 2 to 4: what a token and its fence are good for.
+//! Tests promises 2 to 4, about tokens and fences.
 
 use std::time::Duration;
 
 use leasehold::engine::clock;
 use leasehold::lease::{Fence, Mode, Token};
-use leasehold::store::{Absence, Ask, Reply, Request};
+use leasehold::store::{Absence, AcquireRequest, Reply, Request};
 
 use super::{GRAIN, LONG, SLACK};
 use crate::asking::*;
 use crate::fixture::Fixture;
 use crate::waiter::Waiter;
 
-// 2. Fences grow.
+// Promise 2: fences grow.
 
-pub async fn fences_grow_over_release_expiry_and_handles(place: &dyn Fixture) {
+pub async fn fences_grow_over_releases_expiries_and_clients(place: &dyn Fixture) {
     let stores = [place.open(), place.open()];
     let key = fresh_key("k");
     let mut last = Fence(0);
@@ -27,14 +27,15 @@ pub async fn fences_grow_over_release_expiry_and_handles(place: &dyn Fixture) {
     for i in 0..3 {
         let fence = granted(&stores[i % 2], &key, Token::random(), place.shortest_ttl()).await;
         assert!(fence > last, "{fence:?} after {last:?}");
-        let Got { fence, token, .. } = granted_in_the_end(&stores[i % 2], &key).await;
+        let Granted { fence, token, .. } = granted_in_the_end(&stores[i % 2], &key).await;
         assert!(fence > last, "{fence:?} after {last:?}");
         last = fence;
         ask(&stores[0], release(&key, token)).await;
     }
 }
 
-/// What every restart takes, and the replacing of a store in memory need not: a microsecond for each fence.
+/// Waits until the wall clock is past `fence`. A real restart takes at least a microsecond for each
+/// fence; replacing a store in memory may be faster.
 async fn clock_is_past(fence: Fence) {
     while clock::wall_us() <= fence.0 {
         tokio::task::yield_now().await;
@@ -68,18 +69,19 @@ pub async fn a_block_of_fences_is_below_every_later_grant(place: &dyn Fixture) {
         assert!(first > end, "{first:?} after {end:?}");
         end = Fence(first.0 + u64::from(count) - 1);
         if count > 1 {
-            // A block whose answer was lost may have been handed on: the next is another one.
+            // If the answer was lost, the fences of a block may have been used, so the next block
+            // is another one.
             let again = fence(ask(&stores[i % 2], acquire_block(&key, token, LONG, count)).await);
             assert!(again > end, "{again:?} after {end:?}");
             end = Fence(again.0 + u64::from(count) - 1);
         }
         assert_eq!(ask(&stores[(i + 1) % 2], release(&key, token)).await, Reply::Released);
     }
-    // Handed over, too, and after a restart.
+    // Test a hand-over, too, and a restart.
     let holder = granted(&stores[0], &key, Token::random(), 2 * place.shortest_ttl()).await;
     assert!(holder > end, "{holder:?} after {end:?}");
     let mut waiter = Waiter::exclusive(&stores[1], &key, "waiter");
-    waiter.wants.fences = BLOCK;
+    waiter.request.fences = BLOCK;
     let first = waiter.served().await;
     assert!(first > holder, "{first:?} after {holder:?}");
     let end = Fence(first.0 + u64::from(BLOCK) - 1);
@@ -90,7 +92,7 @@ pub async fn a_block_of_fences_is_below_every_later_grant(place: &dyn Fixture) {
     assert!(next > end, "{next:?} after {end:?}");
 }
 
-pub async fn a_renewal_reserves_fences_and_tells_how_many_wait(place: &dyn Fixture) {
+pub async fn a_renewal_reserves_fences_and_returns_the_number_of_waiters(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
     let (key, token) = (fresh_key("k"), Token::random());
     let reserved = |reply: Reply| match reply {
@@ -113,15 +115,17 @@ pub async fn a_renewal_reserves_fences_and_tells_how_many_wait(place: &dyn Fixtu
     );
     waiters[1].release().await;
     let Reply::Acquired { waiting, .. } = ask(&one, acquire(&key, token, LONG)).await else {
-        panic!("it is held")
+        panic!("the lease is held")
     };
     assert_eq!(waiting, 2);
     assert_eq!(ask(&one, release(&key, token)).await, Reply::Released);
-    let Reply::Acquired { fence, waiting } = waiters[0].ask().await else { panic!("it was handed over") };
+    let Reply::Acquired { fence, waiting } = waiters[0].ask().await else {
+        panic!("the lease was handed over")
+    };
     assert!(fence.0 >= next.0 + 20 && waiting == 1, "{fence:?} after {next:?}, {waiting}");
 }
 
-pub async fn fences_grow_past_the_used_ones_and_those_that_no_release_gave_back(place: &dyn Fixture) {
+pub async fn fences_grow_beyond_used_fences_and_blocks_of_broken_leases(place: &dyn Fixture) {
     const BLOCK: u32 = 64;
     let (one, other) = (place.open(), place.open());
     let key = fresh_key("k");
@@ -159,7 +163,7 @@ pub async fn fences_grow_past_the_used_ones_and_those_that_no_release_gave_back(
     assert!(next > last, "{next:?} after {last:?}");
 }
 
-// 3. Idempotence.
+// Promise 3: repeated requests have no further effect.
 
 pub async fn a_repeated_acquire_keeps_its_fence_and_gets_the_full_ttl(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
@@ -194,15 +198,16 @@ pub async fn an_old_token_cannot_touch_the_next_lease(place: &dyn Fixture) {
     assert_eq!(ask(&store, release(&key, a)).await, Reply::NotHeld(Absence::Taken));
     match ask(&store, acquire(&key, a, LONG)).await {
         Reply::Busy { .. } => {}
-        // The next lease began when it had ended at most nodes, and maybe not yet at all.
+        // The next lease began when the old one had ended at most nodes, but perhaps not at all of
+        // them.
         Reply::Split if !place.has_one_order() => drop(ask(&store, release(&key, a)).await),
-        other => panic!("somebody else holds it: {other:?}"),
+        other => panic!("another client holds the lock: {other:?}"),
     }
     assert_eq!(lease(&store, &key).await.fence, Some(fence));
     assert!(remaining(&store, &key).await > SLACK);
 }
 
-// 4. No resurrection.
+// Promise 4: an ended lease does not come back.
 
 pub async fn a_renewal_never_creates_a_lease(place: &dyn Fixture) {
     let store = place.open();
@@ -221,41 +226,41 @@ pub async fn a_renewal_never_creates_a_lease(place: &dyn Fixture) {
     granted(&store, &key, Token::random(), LONG).await;
 }
 
-pub async fn inspect_tells_the_holder(place: &dyn Fixture) {
+pub async fn an_inspection_shows_the_holder(place: &dyn Fixture) {
     let store = place.open();
     let (key, token) = (fresh_key("k"), Token::random());
     assert_eq!(info(&store, &key).await, None);
     for holder in ["", "web-1 (pid 7) \u{1f512} ' \" \\ \n", &"n".repeat(320)] {
-        let request = Request::Acquire(Ask::new(key.clone(), token, ttl(LONG), holder.into()));
+        let request = Request::Acquire(AcquireRequest::new(key.clone(), token, ttl(LONG), holder.into()));
         let fence = fence(ask(&store, request).await);
         let info = info(&store, &key).await.expect("held");
         assert!(!info.shared && info.waiters.is_empty());
         let [lease] = &info.leases[..] else { panic!("one lease, not {:?}", info.leases) };
         assert_eq!((lease.holder.as_deref(), lease.fence), (Some(holder), Some(fence)));
-        let left = lease.remaining.expect("a lease of ours always ends");
+        let left = lease.remaining.expect("each lease of the suite ends");
         assert!(left <= ttl(LONG).as_duration() && left > ttl(LONG).as_duration() - SLACK, "{left:?}");
         ask(&store, release(&key, token)).await;
     }
 }
 
-pub async fn inspect_tells_a_waiter_as_whoever_asked_last(place: &dyn Fixture) {
+pub async fn an_inspection_shows_a_waiter_under_its_last_name(place: &dyn Fixture) {
     let client = place.open();
     let key = fresh_key("k");
     let holder = Waiter::exclusive(&client, &key, "holder");
     holder.granted().await;
     let mut waiter = Waiter::exclusive(&client, &key, "first");
     waiter.queued().await;
-    waiter.wants.holder = "second".into();
+    waiter.request.holder = "second".into();
     waiter.queued().await;
-    let told = info(&client, &key).await.expect("held");
-    assert_eq!(told.waiters.iter().map(|waiter| &*waiter.holder).collect::<Vec<_>>(), ["second"]);
+    let inspected = info(&client, &key).await.expect("held");
+    assert_eq!(inspected.waiters.iter().map(|waiter| &*waiter.holder).collect::<Vec<_>>(), ["second"]);
     holder.released().await;
     waiter.granted().await;
-    let told = info(&client, &key).await.expect("held");
-    assert_eq!(told.leases[0].holder.as_deref(), Some("second"));
+    let inspected = info(&client, &key).await.expect("held");
+    assert_eq!(inspected.leases[0].holder.as_deref(), Some("second"));
 }
 
-pub async fn inspect_tells_leases_and_waiters_with_their_ages(place: &dyn Fixture) {
+pub async fn an_inspection_shows_leases_and_waiters_with_their_ages(place: &dyn Fixture) {
     let (one, other) = (place.open(), place.open());
     let key = fresh_key("k");
     let reader = Mode::Shared { most: u32::MAX };
@@ -268,7 +273,7 @@ pub async fn inspect_tells_leases_and_waiters_with_their_ages(place: &dyn Fixtur
     assert_eq!(behind.queued().await, 1);
     let both_came = clock::now();
     tokio::time::sleep(Duration::from_millis(60)).await;
-    // To look again makes nobody younger.
+    // A poll does not change the age of a waiter.
     assert_eq!((writer.queued().await, behind.queued().await), (0, 1));
     for client in [&one, &other] {
         let before = clock::now();
@@ -281,23 +286,23 @@ pub async fn inspect_tells_leases_and_waiters_with_their_ages(place: &dyn Fixtur
             [(Some("h1"), Some(fences[0])), (Some("h2"), Some(fences[1]))]
         );
         for lease in &info.leases {
-            let left = lease.remaining.expect("a lease of ours always ends");
+            let left = lease.remaining.expect("each lease of the suite ends");
             assert!(left <= ttl(LONG).as_duration() && left > ttl(LONG).as_duration() - SLACK, "{left:?}");
         }
         let waiters = info.waiters.iter().map(|waiter| (&*waiter.holder, waiter.shared));
-        assert_eq!(waiters.collect::<Vec<_>>(), [(&*writer.wants.holder, false), ("", true)]);
+        assert_eq!(waiters.collect::<Vec<_>>(), [(&*writer.request.holder, false), ("", true)]);
         for waiter in &info.waiters {
             assert!(waiter.age + GRAIN >= before.since(both_came), "{:?}: too young", waiter);
             assert!(waiter.age <= after.since(came) + GRAIN, "{:?}: too old", waiter);
         }
         assert!(info.waiters[0].age >= info.waiters[1].age);
     }
-    // What was handed over and not taken up yet is a lease all the same.
+    // A lease that was handed over and not taken up yet is shown as a lease.
     holders[0].released().await;
     holders[1].released().await;
     let info = info(&one, &key).await.expect("handed over");
     assert!(!info.shared);
-    assert_eq!(info.leases[0].holder.as_deref(), Some(&*writer.wants.holder));
+    assert_eq!(info.leases[0].holder.as_deref(), Some(&*writer.request.holder));
     assert!(info.leases[0].fence > Some(fences[1]), "{:?} after {fences:?}", info.leases[0]);
     assert_eq!((info.leases.len(), info.waiters.len()), (1, 1));
 }

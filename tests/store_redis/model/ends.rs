@@ -3,23 +3,24 @@
 use std::time::Duration;
 
 use leasehold::lease::Instant;
-use leasehold::store::{Ask, Reply, Request, WAITER_LIFE};
+use leasehold::store::{AcquireRequest, Reply, Request, WAITER_LIFE};
 
 use super::lock::Lock;
 use super::rules::Rules;
 use crate::ask::inspect;
 
-/// How long the server may take to carry out a request. The ends of a lease may be that far apart.
+/// How long the server may take to carry out a request. The end of a lease may be that far apart at
+/// the server and in the rules.
 pub const SPREAD: Duration = Duration::from_millis(100);
 
 /// When leases and places of one lock may end, by the clock of the rules. Some of them may have
-/// ended earlier, which does no harm.
+/// ended earlier.
 #[derive(Default)]
 pub struct Ends(Vec<Instant>);
 
 impl Ends {
-    /// Returns whether no lease or place may end while a request is under way that is sent at
-    /// `now`. What ends in the rules ends up to [`SPREAD`] later at the server, which counts in
+    /// Returns true if no lease or place may end while a request that is sent at `now` is under
+    /// way. Leases that end in the rules end up to [`SPREAD`] later at the server, which counts in
     /// milliseconds.
     pub fn are_far(&self, now: Instant) -> bool {
         let margin = SPREAD + Duration::from_millis(5);
@@ -40,15 +41,15 @@ impl Ends {
     }
 }
 
-/// Returns whether a request asks for a place in the queue.
+/// Returns true if a request asks for a place in the queue.
 pub fn waits(request: &Request) -> bool {
-    matches!(request, Request::Acquire(Ask { place: Some(_), .. }))
+    matches!(request, Request::Acquire(AcquireRequest { place: Some(_), .. }))
 }
 
 /// Returns until when a repair at `now` may have a place in the queue; `None` for other requests.
 pub fn repaired_until(request: &Request, now: Instant) -> Option<Instant> {
     match request {
-        Request::Acquire(Ask { repairs: true, ttl, .. }) => Some(now + ttl.as_duration()),
+        Request::Acquire(AcquireRequest { repairs: true, ttl, .. }) => Some(now + ttl.as_duration()),
         _ => None,
     }
 }

@@ -1,9 +1,10 @@
 //! Makes random requests for one lock.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use leasehold::lease::{Fence, Key, Mode, Token, Ttl};
-use leasehold::store::{Ask, Place, Request, Source};
+use leasehold::store::{AcquireRequest, Place, Request, Source};
 
 use crate::ask::{inspect, release};
 
@@ -13,7 +14,7 @@ pub struct Lock {
     tokens: Vec<Token>,
     /// The range of the ttls in the requests, in ms.
     ttls: Range<u32>,
-    /// Whether there are only exclusive acquires and releases of the lock.
+    /// True if the lock has only exclusive acquires and releases.
     plain: bool,
 }
 
@@ -38,15 +39,15 @@ impl Lock {
             0 if random.bool() => Request::Break { key, bars_repairs: random.bool() },
             0 => inspect(&self.key),
             1 => {
-                let heir = Token::random();
-                // Otherwise no later request uses the heir.
+                let adopter = Token::random();
+                // Otherwise, no later request uses the adopter.
                 if random.bool() {
-                    self.tokens[number] = heir;
+                    self.tokens[number] = adopter;
                 }
                 Request::Adopt {
                     key,
                     token,
-                    heir,
+                    adopter,
                     ttl,
                     holder,
                     outlives_process: false,
@@ -54,13 +55,14 @@ impl Lock {
                 }
             }
             2 if random.bool() => {
-                let heir = Token::random();
-                let to = Token::claim(token, heir);
-                // Half of the time, the later requests of this holder use the claim.
+                let adopter = Token::random();
+                let to = Token::claim(token, adopter);
+                // Half of the time, later requests of this holder use the claim.
                 if random.bool() {
                     self.tokens[number] = to;
                 }
-                Request::Move { key, token, to, heir }
+                let most = (random.u8(..4) == 0).then(|| Duration::from_millis(random.u64(..5_000)));
+                Request::Move { key, token, to, adopter, most }
             }
             2 | 3 => Request::Renew { key, token, ttl, fences: random.u32(..3) },
             // The caller sets the fence here, too.
@@ -76,9 +78,15 @@ impl Lock {
                 };
                 let place = random.bool().then(|| Place { number: random.u64(..) });
                 let fences = random.u32(1..4);
-                // A repair has no place of its own.
+                // A repair takes its place by itself.
                 let repairs = place.is_none() && random.bool();
-                Request::Acquire(Ask { mode, place, fences, repairs, ..Ask::new(key, token, ttl, holder) })
+                Request::Acquire(AcquireRequest {
+                    mode,
+                    place,
+                    fences,
+                    repairs,
+                    ..AcquireRequest::new(key, token, ttl, holder)
+                })
             }
         }
     }

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use leasehold::lease::{Fence, Instant, Key, Token};
 use leasehold::store::memory::LeaseTable;
 use leasehold::store::redis::RedisStore;
-use leasehold::store::{Answer, Ask, Inherited, Notice, Place, Reply, Request};
+use leasehold::store::{AcquireRequest, AdoptedLease, Answer, Notice, Place, Reply, Request};
 use tokio::time::timeout;
 
-use super::said::{said, times};
+use super::model_reply::{split_reply, times};
 use crate::ask::{Notices, all};
 
 /// How long a notice may take.
@@ -60,7 +60,13 @@ impl Rules {
                 (accept(own), accept(other))
             }
             Request::Detach { key, token, ttl, own_ttl, .. } => {
-                let (own, other) = self.fences_beyond(&key, place);
+                // The ttl is random: every second detachment has a fence that was given before.
+                let known = self.fences.range((key.clone(), Fence::NONE)..=(key.clone(), Fence::MAX));
+                let count = known.clone().count() + usize::from(own_ttl.as_millis() % 2 == 0) * 1_000_000;
+                let (own, other) = known
+                    .map(|((_, own), other)| (*own, *other))
+                    .nth((own_ttl.as_millis() / 2) as usize % count.max(1))
+                    .unwrap_or_else(|| self.fences_beyond(&key, place));
                 let detach = |fence| Request::Detach { key: key.clone(), token, ttl, fence, own_ttl };
                 (detach(own), detach(other))
             }
@@ -69,16 +75,16 @@ impl Rules {
     }
 
     /// Returns fences for the rules and for the server that are larger than all that they have
-    /// reserved, or reserve in the same batch. The server's fences follow its clock. No two requests
-    /// get the same fences.
+    /// reserved, or reserve in the same batch. The server's fences follow its clock. No two
+    /// requests get the same fences.
     fn fences_beyond(&self, key: &Key, place: usize) -> (Fence, Fence) {
         let place = u64::try_from(place).unwrap() + 1;
         let server = self.tops.get(key).map_or_else(wall_us, |top| top.0);
         (Fence(self.top.0 + 1_000 * place), Fence(server + 10_000_000 * place))
     }
 
-    /// Notes that the server gave the fence `server` where the rules gave `rules`. Returns false if
-    /// it gave another one before.
+    /// Records that the server gave the fence `server` where the rules gave `rules`. Returns false
+    /// if the server gave another one before.
     fn knows(&mut self, key: &Key, rules: Fence, server: Fence) -> bool {
         self.top = self.top.max(rules);
         let top = self.tops.entry(key.clone()).or_insert(server);
@@ -88,16 +94,16 @@ impl Rules {
 
     /// Returns the reply of the rules to `request` at `now`.
     fn expect(&mut self, request: &Request, now: Instant) -> Reply {
-        if let Request::Acquire(Ask { key, place: Some(Place { number }), .. }) = request {
+        if let Request::Acquire(AcquireRequest { key, place: Some(Place { number }), .. }) = request {
             self.awaited.insert(*number, key.clone());
         }
         let reply = self.table.apply(request.clone(), now, 1).expect("rules have no errors");
         match (request, reply) {
             // The lease was not taken up, so it has no fence.
-            (Request::Move { key, token, to, heir }, Reply::Adopted(inherited))
-                if [token, to, heir].iter().any(|token| self.has_no_fence(key, **token, now)) =>
+            (Request::Move { key, token, to, adopter, .. }, Reply::Adopted(adopted_lease))
+                if [token, to, adopter].iter().any(|token| self.has_no_fence(key, **token, now)) =>
             {
-                Reply::Adopted(Inherited { first: Fence::NONE, last: Fence::NONE, ..inherited })
+                Reply::Adopted(AdoptedLease { first: Fence::NONE, last: Fence::NONE, ..adopted_lease })
             }
             (_, reply) => reply,
         }
@@ -123,8 +129,8 @@ impl Rules {
         let Ok(answer) = answer else { return differ("the server does not answer") };
         let (late, soon) = (times(&expected), times(&answer));
         let is_accepted = matches!(answer, Reply::Accepted | Reply::Renewed { block: None });
-        let (expected, mut rules) = said(expected);
-        let (answer, mut server) = said(answer);
+        let (expected, mut rules) = split_reply(expected);
+        let (answer, mut server) = split_reply(answer);
         // A move does not give a fence to a lease that was not taken up. The server then answers
         // the fence that it would give.
         if matches!(asked, Request::Move { .. }) && rules == [Fence::NONE] {
@@ -168,11 +174,11 @@ impl Rules {
             let key = self.awaited[&number].clone();
             let is_same = match (fence, came.get(&number)) {
                 (Some(rules), Some(Some(server))) => self.knows(&key, rules, *server),
-                (fence, told) => fence.is_none() && told == Some(&None),
+                (fence, received) => fence.is_none() && received == Some(&None),
             };
             if !is_same {
-                let told = came.get(&number);
-                return Err(format!("notices {fence:?}, {told:?}:\n{}", self.history[&key].join("\n")));
+                let received = came.get(&number);
+                return Err(format!("notices {fence:?}, {received:?}:\n{}", self.history[&key].join("\n")));
             }
         }
         match notices.more()[..] {

@@ -1,4 +1,5 @@
-// What the installed `leasehold run` runs: tells what it was given, and whether somebody else could have the lock meanwhile.
+// The program that the installed `leasehold run` starts. It prints its variables, and the exit code
+// of a second `leasehold run` for the same lock.
 
 const { spawnSync } = require('node:child_process')
 

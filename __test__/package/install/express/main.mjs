@@ -1,4 +1,5 @@
-// An Express 5 server whose requests take turns, and as many requests at once as a page may make.
+// An Express 5 server whose requests run one at a time, and a client that sends 20 requests at
+// once.
 
 import { once } from 'node:events'
 import express from 'express'
@@ -16,7 +17,7 @@ app.post('/work/:name', lockRequest(locks, { key: ({ params }) => params.name })
   inside -= 1
   response.json({ fence: request.lease.fence })
 })
-app.post('/taken', lockRequest(locks, { key: () => 'taken', wait: 0 }), (_request, response) => response.send('had it'))
+app.post('/taken', lockRequest(locks, { key: () => 'taken', wait: 0 }), (_request, response) => response.send('served'))
 app.post('/exercise', async (_request, response) => {
   await exercise(leasehold, 'memory:exercise')
   response.send('exercised')
@@ -38,9 +39,9 @@ if (new Set(answers.map(({ fence }) => fence)).size !== 20) throw new Error('two
 const lease = await locks.acquire('taken')
 const refused = await send('/taken')
 const after = Number(refused.headers.get('retry-after'))
-if (refused.status !== 423 || !(after >= 1)) throw new Error(`${refused.status}, to be tried again after ${after} s`)
+if (refused.status !== 423 || !(after >= 1)) throw new Error(`${refused.status}, Retry-After ${after}`)
 await lease.release()
-if ((await (await post('/taken')).text()) !== 'had it') throw new Error('it was free')
+if ((await (await post('/taken')).text()) !== 'served') throw new Error('the lock was free')
 console.log(await (await post('/exercise')).text())
 
 await new Promise((resolve) => {

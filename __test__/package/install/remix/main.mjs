@@ -1,5 +1,6 @@
-// A Remix app on the Express adapter: a loader and an action of one route, in a server build as Remix' compiler writes
-// it, written by hand because what is tried here is the server and not the compiler.
+// A Remix app on the Express adapter: a loader and an action of one route. The server build is
+// written by hand in the form of Remix's compiler, because this tests the server and not the
+// compiler.
 
 import { once } from 'node:events'
 import { createRequestHandler } from '@remix-run/express'
@@ -49,14 +50,14 @@ const answer = async (path, request) => {
 const post = { method: 'POST' }
 const [first, second] = await Promise.all([answer('/lock/account', post), answer('/lock/account', post)])
 if (!(first.fence !== second.fence && first.fence > 0)) throw new Error(`fences ${first.fence}, ${second.fence}`)
-if ((await answer('/lock/account')) !== null) throw new Error('it is still held')
+if ((await answer('/lock/account')) !== null) throw new Error('the lock is still held')
 
 const taken = await locks.acquire('taken')
 const refused = await fetch(`${url}/try/taken`, post)
 const after = Number(refused.headers.get('retry-after'))
-if (refused.status !== 423 || !(after >= 1)) throw new Error(`${refused.status}, to be tried again after ${after} s`)
+if (refused.status !== 423 || !(after >= 1)) throw new Error(`${refused.status}, Retry-After ${after}`)
 await taken.release()
-if ((await answer('/try/taken', post)).key !== 'taken') throw new Error('it was free')
+if ((await answer('/try/taken', post)).key !== 'taken') throw new Error('the lock was free')
 console.log('exercised')
 
 await new Promise((resolve) => {

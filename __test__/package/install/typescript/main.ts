@@ -15,18 +15,20 @@ function check(holds: boolean, what: string): void {
 
 async function exercise(locks: LockClient): Promise<number> {
   const first: Lease = await locks.acquire('exercise', { ttl: 30_000 })
-  check((await locks.tryAcquire('exercise')) === null, 'it is held')
+  check((await locks.tryAcquire('exercise')) === null, 'the lock is held')
   await first.renew(60_000)
-  check(first.remaining > 30_000, 'it was renewed')
-  check(await first.release(), 'it was released')
+  check(first.remaining > 30_000, 'the lease was renewed')
+  check(await first.release(), 'the lease was released')
 
   const lost = await locks.acquire('exercise', { ttl: 200, autoRenew: false })
   const fence: number = await locks.withLock('exercise', (lease) => lease.fence)
-  check(!lost.isHeld && lost.signal.reason instanceof LockLostError, 'it was lost')
+  check(!lost.isHeld && lost.signal.reason instanceof LockLostError, 'the lease was lost')
   return fence - first.fence
 }
 
-/** One request to a server of Express whose handler needs the lock, and one while somebody else has it. */
+/**
+ * Sends a request to an Express server whose handler needs a lock, and one while the lock is held.
+ */
 async function serveExpress(locks: LockClient): Promise<void> {
   const app = express()
   const locked = lockRequest(locks, { key: ({ params }: ExpressRequest) => `order:${params.id}`, wait: 0 })
@@ -36,14 +38,14 @@ async function serveExpress(locks: LockClient): Promise<void> {
   const server = app.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/orders/7`
-  check((await (await fetch(url)).json()) === 'order:7', 'it was served under its lock')
+  check((await (await fetch(url)).json()) === 'order:7', 'the request was served under its lock')
   const status = await locks.withLock('order:7', async () => (await fetch(url)).status)
   check(status === 423, `with the lock taken: ${status}`)
   server.close()
   server.closeAllConnections()
 }
 
-/** The same of an action. */
+/** Calls an action that needs a lock, and calls it while the lock is held. */
 async function serveRemix(locks: LockClient): Promise<void> {
   const key = ({ params }: { request: Request; params: { id: string } }) => `order:${params.id}` as const
   const action = withRequestLock(locks, { key, wait: 0 }, (lease, { params }) => {
@@ -65,9 +67,10 @@ collect(locks, { register, labels: { service: 'install' } })
 const instrumentation = instrument(locks, { tracerProvider })
 
 check((await exercise(locks)) > 0, 'fences grow')
-// @ts-expect-error a key is a string: the types are those of leasehold, and not `any`. For the compiler; never called.
+// These functions are for the compiler, and never called: the types must not be `any`.
+// @ts-expect-error a key is a string.
 export const refused = () => locks.acquire(42)
-// @ts-expect-error a key function gives keys.
+// @ts-expect-error a key function returns keys.
 export const keyless = () => lockRequest(locks, { key: () => 42 })
 // @ts-expect-error
 export const handless = () => withRequestLock(locks, { key: () => 42 }, () => new Response())

@@ -6,7 +6,7 @@ import { Holder, Jobs, Names } from '../state.jsx'
 
 export const loader = ({ context }) => context.state()
 export const action = addJobs
-/** Remix passes an action's headers on only if it is told to: here, `Retry-After`. */
+/** Without this, Remix does not send an action's headers, here `Retry-After`. */
 export const headers = ({ actionHeaders }) => actionHeaders
 export const meta = ({ data }) => [{ title: data?.server?.workerId ?? 'leasehold' }]
 

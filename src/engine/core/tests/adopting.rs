@@ -4,7 +4,7 @@ use super::*;
 use crate::engine::command::AdoptCommand;
 
 /// Detaches the lease of `asked`. Returns its token.
-fn detach(world: &mut World, asked: &Asked, token: Token) -> Token {
+fn detach(world: &mut World, asked: &Operation, token: Token) -> Token {
     world.give(Command::Detach { op: asked.op, ttl: None });
     world.exchange();
     assert!(matches!(world.outcome_of(asked.op), Outcome::Detached));
@@ -13,17 +13,17 @@ fn detach(world: &mut World, asked: &Asked, token: Token) -> Token {
     token
 }
 
-fn hold_real(world: &mut World) -> (Asked, Token) {
+fn hold_real(world: &mut World) -> (Operation, Token) {
     let asked = world.acquire(Wait::Forever);
     world.exchange();
     let Outcome::Acquired(_, token) = world.outcome_of(asked.op) else { panic!("not granted") };
     (asked, token)
 }
 
-fn adopt(world: &mut World, from: Token) -> Asked {
+fn adopt(world: &mut World, from: Token) -> Operation {
     let asked = world.asking(Wait::Never);
-    let known = Asked { op: asked.op, state: asked.state.clone() };
-    world.give(Command::Adopt(AdoptCommand { asked, from, fence: Fence(7), with_ttl: true }));
+    let known = Operation { op: asked.op, state: asked.state.clone() };
+    world.give(Command::Adopt(AdoptCommand { acquire: asked, from, fence: Fence(7), with_ttl: true }));
     known
 }
 
@@ -35,21 +35,21 @@ fn a_detached_lease_is_neither_renewed_nor_released_and_is_adopted_with_its_fenc
     let Outcome::Acquired(fence, token) = world.outcome_of(held.op) else { panic!("not granted") };
     let token = detach(&mut world, &held, token);
     world.pass(u64::from(TTL) / 2);
-    assert!(world.batches().is_empty(), "it is somebody else's business");
-    let heir = adopt(&mut world, token);
+    assert!(world.batches().is_empty(), "the adopter renews it");
+    let adopter = adopt(&mut world, token);
     world.exchange();
     // The ticket contains another fence.
     assert!(
-        matches!(world.outcome_of(heir.op), Outcome::Acquired(its, _) if its == fence && its != Fence(7))
+        matches!(world.outcome_of(adopter.op), Outcome::Acquired(its, _) if its == fence && its != Fence(7))
     );
-    assert!(heir.state.is_held(world.now));
-    world.release(&heir);
+    assert!(adopter.state.is_held(world.now));
+    world.release(&adopter);
     world.exchange();
     assert!(world.table.is_empty());
 }
 
 #[test]
-fn an_heir_has_the_ttl_that_the_lease_had_unless_it_asks_for_another() {
+fn an_adopter_has_the_ttl_that_the_lease_had_unless_it_asks_for_another() {
     for (with_ttl, expected) in [(true, TTL), (false, 20 * TTL)] {
         let mut world = World::new();
         let (held, token) = hold_real(&mut world);
@@ -57,7 +57,7 @@ fn an_heir_has_the_ttl_that_the_lease_had_unless_it_asks_for_another() {
         let mut asked = world.asking(Wait::Never);
         asked.ttl = Ttl::from_millis(20 * TTL).unwrap();
         let op = asked.op;
-        world.give(Command::Adopt(AdoptCommand { asked, from, fence: Fence(7), with_ttl }));
+        world.give(Command::Adopt(AdoptCommand { acquire: asked, from, fence: Fence(7), with_ttl }));
         world.exchange();
         let settled = world.settled();
         let shortened = settled.iter().any(|s| matches!(s.outcome, Outcome::Shortened(_)));
@@ -68,12 +68,12 @@ fn an_heir_has_the_ttl_that_the_lease_had_unless_it_asks_for_another() {
             other => panic!("{other:?}"),
         };
         assert_eq!(left(&mut world), expected);
-        assert_eq!(world.core.tenures[&op].ttl.as_millis(), expected);
+        assert_eq!(world.core.held_leases.ttl_of(op).as_millis(), expected);
     }
 }
 
 #[test]
-fn of_two_adopters_one_has_the_lease_and_the_other_is_told() {
+fn one_of_two_adopters_gets_the_lease_and_the_other_an_error() {
     let mut world = World::new();
     let (held, token) = hold_real(&mut world);
     let token = detach(&mut world, &held, token);
@@ -99,10 +99,10 @@ fn a_lease_that_a_late_acquire_got_with_the_tickets_token_is_not_adopted() {
     for request in on_its_way {
         world.ask(request).unwrap();
     }
-    let heir = adopt(&mut world, token);
+    let adopter = adopt(&mut world, token);
     world.exchange();
-    assert!(matches!(world.outcome_of(heir.op), Outcome::Lost(LossReason::Taken)));
-    assert!(!heir.state.is_held(world.now));
+    assert!(matches!(world.outcome_of(adopter.op), Outcome::Lost(LossReason::Taken)));
+    assert!(!adopter.state.is_held(world.now));
     world.exchange();
     assert!(world.table.is_empty(), "nobody has that lease");
 }
@@ -112,7 +112,7 @@ fn an_adoption_without_an_answer_is_tried_again() {
     let mut world = World::new();
     let (held, token) = hold_real(&mut world);
     let token = detach(&mut world, &held, token);
-    let heir = adopt(&mut world, token);
+    let adopter = adopt(&mut world, token);
     let batch = world.only_batch();
     for request in batch.requests.clone() {
         world.ask(request).unwrap();
@@ -120,7 +120,7 @@ fn an_adoption_without_an_answer_is_tried_again() {
     world.answer(batch, [timed_out()]);
     world.pass_until_due();
     world.exchange();
-    assert!(matches!(world.outcome_of(heir.op), Outcome::Acquired(..)));
+    assert!(matches!(world.outcome_of(adopter.op), Outcome::Acquired(..)));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn what_an_early_attempt_got_is_given_back_though_the_last_was_certainly_not_don
     let mut world = World::new();
     let (held, token) = hold_real(&mut world);
     let token = detach(&mut world, &held, token);
-    let heir = adopt(&mut world, token);
+    let adopter = adopt(&mut world, token);
     let batch = world.only_batch();
     for request in batch.requests.clone() {
         world.ask(request).unwrap();
@@ -143,7 +143,7 @@ fn what_an_early_attempt_got_is_given_back_though_the_last_was_certainly_not_don
             world.answer(batch, [Err(StoreError::not_done(StoreErrorKind::Unreachable, "refused"))]);
         }
     };
-    assert_eq!(outcome.op, heir.op);
+    assert_eq!(outcome.op, adopter.op);
     assert!(matches!(outcome.outcome, Outcome::Failed(_)));
     let sent = world.exchange();
     let gives_back =
@@ -156,9 +156,9 @@ fn what_a_cancelled_adoption_got_is_given_back() {
     let mut world = World::new();
     let (held, token) = hold_real(&mut world);
     let token = detach(&mut world, &held, token);
-    let heir = adopt(&mut world, token);
-    world.give(Command::Cancel { op: heir.op });
-    assert!(matches!(world.outcome_of(heir.op), Outcome::Cancelled));
+    let adopter = adopt(&mut world, token);
+    world.give(Command::Cancel { op: adopter.op });
+    assert!(matches!(world.outcome_of(adopter.op), Outcome::Cancelled));
     world.exchange();
     assert!(world.table.is_empty());
 }

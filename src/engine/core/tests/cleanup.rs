@@ -1,7 +1,7 @@
 //! Tests clean-ups whose release the store refuses or does not answer.
 
 use super::*;
-use crate::engine::core::cleanup::MOST_OVERDUE;
+use crate::engine::core::state::clean_ups::MOST_OVERDUE;
 use crate::store::breaker::{BreakerState, Health};
 
 fn refused(kind: StoreErrorKind) -> Answer {
@@ -61,7 +61,7 @@ fn a_store_that_is_silent_for_longer_than_the_lease_lives_is_asked_until_it_answ
     assert!(world.table.is_empty());
     world.pass_until_due();
     world.exchange();
-    assert_eq!((world.core.concerns(), world.core.overdue), (0, 0));
+    assert_eq!((world.core.concerns(), world.core.clean_ups.overdue()), (0, 0));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_release_that_is_always_refused_is_given_up_when_the_lease_has_ended() {
     world.release(&held);
     let denied = || refused(StoreErrorKind::Denied);
     assert!(world.answer_all_for(u64::from(TTL) - 1_000, denied) > 10);
-    assert_eq!(world.core.cleanups.len(), 1);
+    assert_eq!(world.core.clean_ups.len(), 1);
     world.answer_all_for(1_000, denied);
     assert_eq!(world.core.concerns(), 0);
 }
@@ -117,13 +117,13 @@ fn a_store_that_refuses_after_its_silence_may_have_granted_the_lease_just_before
     world.answer_all_for(10 * u64::from(TTL), timed_out);
     let denied = || refused(StoreErrorKind::Denied);
     world.answer_all_for(u64::from(TTL) - 1_000, denied);
-    assert_eq!((world.core.cleanups.len(), world.core.overdue), (1, 0));
+    assert_eq!((world.core.clean_ups.len(), world.core.clean_ups.overdue()), (1, 0));
     world.answer_all_for(3_000, denied);
     assert_eq!(world.core.concerns(), 0);
 }
 
 #[test]
-fn where_other_data_lies_there_is_nothing_to_release() {
+fn a_key_with_other_data_is_not_released() {
     let mut world = World::new();
     world.give_up();
     assert_eq!(world.answer_all_for(u64::from(TTL), || refused(StoreErrorKind::WrongType)), 1);
@@ -131,7 +131,7 @@ fn where_other_data_lies_there_is_nothing_to_release() {
 }
 
 #[test]
-fn those_that_are_overdue_are_bounded_and_the_rest_is_left_to_the_ttl() {
+fn overdue_clean_ups_are_bounded_and_the_rest_is_left_to_the_ttl() {
     let mut world = World::new();
     for _ in 0..MOST_OVERDUE + 100 {
         world.acquire_with(Wait::Never, |asked| asked.key = format!("lock:{}", asked.op.slot).into());
@@ -142,9 +142,9 @@ fn those_that_are_overdue_are_bounded_and_the_rest_is_left_to_the_ttl() {
         let answers: Vec<_> = batch.requests.iter().map(|_| timed_out()).collect();
         world.answer(batch, answers);
     }
-    assert_eq!(world.core.cleanups.len(), MOST_OVERDUE + 100);
+    assert_eq!(world.core.clean_ups.len(), MOST_OVERDUE + 100);
     world.answer_all_for(2 * u64::from(TTL), timed_out);
-    assert_eq!((world.core.cleanups.len(), world.core.overdue), (MOST_OVERDUE, MOST_OVERDUE));
+    assert_eq!((world.core.clean_ups.len(), world.core.clean_ups.overdue()), (MOST_OVERDUE, MOST_OVERDUE));
     for request in acquires {
         world.ask(request).unwrap();
     }
@@ -152,11 +152,11 @@ fn those_that_are_overdue_are_bounded_and_the_rest_is_left_to_the_ttl() {
         world.step();
         world.exchange();
     }
-    assert_eq!((world.table.len(), world.core.overdue), (100, 0));
+    assert_eq!((world.table.len(), world.core.clean_ups.overdue()), (100, 0));
 }
 
 #[test]
-fn the_end_of_a_client_does_not_wait_for_what_is_overdue_but_its_store_stays_open_for_it() {
+fn the_end_of_a_client_does_not_wait_for_overdue_clean_ups_but_its_store_stays_open_for_them() {
     let mut world = World::new();
     let acquire = world.give_up();
     world.answer_all_for(2 * u64::from(TTL), timed_out);

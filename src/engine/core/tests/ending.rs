@@ -23,11 +23,11 @@ fn what_may_have_been_granted_is_released_until_the_store_has_said_so() {
         let release = world.only_batch();
         world.answer(release, [Ok(Reply::NotHeld(Absence::Missing))]);
     }
-    assert!(world.core.cleanups.is_empty());
+    assert!(world.core.clean_ups.len() == 0);
 }
 
 #[test]
-fn a_lease_that_was_asked_for_by_an_unanswered_look_is_released_again_should_that_one_still_arrive() {
+fn a_lease_that_was_asked_for_by_an_unanswered_poll_is_released_again_should_that_one_still_arrive() {
     let mut world = World::new();
     let asked = world.acquire(Wait::Forever);
     let batch = world.only_batch();
@@ -50,7 +50,7 @@ fn a_lease_that_was_asked_for_by_an_unanswered_look_is_released_again_should_tha
 }
 
 /// Acquires a lease for a section.
-fn hold_section(world: &mut World) -> Asked {
+fn hold_section(world: &mut World) -> Operation {
     let section = world.acquire_with(Wait::Forever, |asked| {
         asked.section = true;
         asked.key = "lock:section".into();
@@ -182,12 +182,12 @@ fn a_panic_fails_one_operation_and_nothing_else() {
     let mut world = World::new();
     let held = world.hold();
     let op = world.op();
-    world.core.guarded(Some(op), |_| panic!("boom"));
+    world.core.catch_panic(Some(op), |_| panic!("boom"));
     assert!(
         matches!(world.outcome_of(op), Outcome::Failed(e) if e.kind == StoreErrorKind::Internal && e.message.contains("boom"))
     );
     assert!(held.state.is_held(world.now));
-    world.core.guarded(Some(held.op), |_| panic!("boom"));
+    world.core.catch_panic(Some(held.op), |_| panic!("boom"));
     world.settled();
     world.pass_until_due();
     let renewal = world.only_batch();
@@ -199,11 +199,11 @@ fn an_end_waits_for_an_acquire_on_its_way_and_for_giving_back_what_it_got() {
     for answer in [Ok(Reply::Acquired { fence: Fence(1), waiting: 0 }), timed_out()] {
         let mut world = World::new();
         world.acquire(Wait::Forever);
-        let look = world.only_batch();
+        let poll = world.only_batch();
         let (done, _ended) = sync_channel(1);
         world.give(Command::CloseEnv { env: ENV, done, patience: Duration::from_millis(500) });
         assert!(world.core.take_effects().unblocked.is_empty());
-        world.answer(look, [answer]);
+        world.answer(poll, [answer]);
         assert!(world.core.take_effects().unblocked.is_empty());
         let release = world.only_batch();
         world.answer(release, [Ok(Reply::Released)]);
@@ -229,8 +229,8 @@ fn an_end_does_not_hand_the_lock_to_a_waiter_that_ends_too() {
 fn a_release_that_may_have_overtaken_its_acquire_is_repeated() {
     let mut world = World::new();
     world.acquire(Wait::Never);
-    let look = world.only_batch();
-    world.answer(look, [timed_out()]);
+    let poll = world.only_batch();
+    world.answer(poll, [timed_out()]);
     for _ in 0..3 {
         let release = world.only_batch();
         assert!(matches!(release.requests[..], [Request::Release { .. }]));
@@ -240,7 +240,7 @@ fn a_release_that_may_have_overtaken_its_acquire_is_repeated() {
             world.step();
         }
     }
-    assert!(world.batches().is_empty() && world.core.cleanups.is_empty());
+    assert!(world.batches().is_empty() && world.core.clean_ups.len() == 0);
 }
 
 #[test]
@@ -255,7 +255,9 @@ fn a_hundred_thousand_leases_come_and_go_without_leaving_a_trace() {
         world.settled();
         world.core.tick(world.now);
     }
-    assert!(world.core.tenures.is_empty() && world.core.waiters.is_empty() && world.core.lines.is_empty());
+    assert!(
+        world.core.held_leases.len() == 0 && world.core.waiters.len() == 0 && world.core.cohorts.len() == 0
+    );
     assert_eq!(
         (world.stats.held.get(), world.stats.waiting.get(), world.stats.acquired.get()),
         (0, 0, 100_000)
@@ -263,7 +265,7 @@ fn a_hundred_thousand_leases_come_and_go_without_leaving_a_trace() {
 }
 
 #[test]
-fn what_an_earlier_look_may_have_got_is_given_back_whatever_becomes_of_the_last() {
+fn what_an_earlier_poll_may_have_got_is_given_back_whatever_becomes_of_the_last() {
     let mut world = World::new();
     let asked = world.acquire(Wait::Forever);
     let first = world.only_batch();

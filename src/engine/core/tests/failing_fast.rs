@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lease::Key;
-use crate::store::{Ask, Availability};
+use crate::store::{AcquireRequest, Availability};
 
 fn refusal() -> StoreError {
     StoreError::not_done(StoreErrorKind::Unreachable, "refused, and not asked again")
@@ -21,7 +21,7 @@ impl World {
         self.tell_availability(Availability::Away(refusal()));
     }
 
-    fn hasty(&mut self, change: impl FnOnce(&mut AcquireCommand)) -> Asked {
+    fn hasty(&mut self, change: impl FnOnce(&mut AcquireCommand)) -> Operation {
         self.acquire_with(Wait::Forever, |command| {
             command.fail_fast = true;
             change(command);
@@ -54,8 +54,10 @@ fn when_the_store_goes_away_waiters_end_at_once_in_the_order_of_their_arrival() 
     let mut world = World::new();
     let token = Token::random();
     let (key, ttl) = (Key::from("lock:k"), Ttl::from_millis(TTL).unwrap());
-    world.ask(Request::Acquire(Ask::new(key.clone(), token, ttl, "somebody else".into()))).unwrap();
-    // One waits in the queue alone, two in a line, one for a permit.
+    world
+        .ask(Request::Acquire(AcquireRequest::new(key.clone(), token, ttl, "another client".into())))
+        .unwrap();
+    // One waits in the queue alone, two in a cohort, one for a permit.
     let alone = world.hasty(|command| command.auto_renew = false);
     let first = world.hasty(|_| {});
     let second = world.hasty(|_| {});
@@ -81,7 +83,7 @@ fn when_the_store_goes_away_waiters_end_at_once_in_the_order_of_their_arrival() 
 }
 
 #[test]
-fn one_that_may_have_been_granted_before_is_released_until_the_store_has_heard() {
+fn an_acquire_that_may_have_been_granted_is_released_until_the_store_has_answered() {
     let mut world = World::new();
     let asked = world.hasty(|command| command.auto_renew = false);
     let batch = world.only_batch();
@@ -111,9 +113,9 @@ fn while_the_store_is_usable_a_failure_is_tried_again() {
 }
 
 #[test]
-fn while_it_is_away_a_later_one_asks_once_and_ends_with_what_the_store_says() {
+fn while_the_store_is_away_a_later_acquire_asks_once_and_gets_its_error() {
     let mut world = World::new();
-    // An acquire that does not fail fast waits in a line, whose poll is not answered for long.
+    // An acquire that does not fail fast waits in a cohort, whose poll is not answered for long.
     let patient = world.acquire(Wait::Forever);
     let silent = world.only_batch();
     world.go_away();
@@ -132,7 +134,7 @@ fn while_it_is_away_a_later_one_asks_once_and_ends_with_what_the_store_says() {
     world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1), waiting: 0 })]);
     assert!(matches!(world.outcome_of(asked.op), Outcome::Acquired(Fence(1), _)));
     world.answer(silent, [queued()]);
-    assert!(world.core.waits(patient.op), "it waits still");
+    assert!(world.core.waiters.waits(patient.op), "it waits still");
 }
 
 #[test]
@@ -152,7 +154,7 @@ fn while_the_store_refuses_a_refused_poll_is_not_repeated_but_waiters_for_a_hold
     let batch = world.only_batch();
     world.answer(batch, [Err(full())]);
     assert!(matches!(world.outcome_of(hasty.op), Outcome::Failed(error) if error == full()));
-    // The other waiter of the line goes on.
+    // The other waiter of the cohort goes on.
     world.pass_until_due();
     let batch = world.only_batch();
     world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1), waiting: 0 })]);

@@ -15,7 +15,7 @@ fn told(sent: &[Request], token: Token) -> Vec<Option<Fence>> {
     used.collect()
 }
 
-fn granted(world: &mut World, asked: &Asked) -> (Fence, Token) {
+fn granted(world: &mut World, asked: &Operation) -> (Fence, Token) {
     match world.outcome_of(asked.op) {
         Outcome::Acquired(fence, token) => (fence, token),
         other => panic!("not granted: {other:?}"),
@@ -43,12 +43,14 @@ fn fences_that_the_engine_and_the_thread_handed_on_are_used() {
     // The engine hands on.
     world.release(&first);
     world.settled();
-    world.core.relay(world.now);
+    world.core.offer_hand_offs(world.now);
     // The thread hands on; the release tells the engine of that.
     let mut last = fence;
     for pair in waiters.windows(2) {
-        let handed =
-            world.relay.hand_on(pair[0].op, &pair[0].state, world.now).expect("the thread may hand on");
+        let handed = world
+            .thread_hand_offs
+            .hand_on(pair[0].op, &pair[0].state, world.now)
+            .expect("the thread may hand on");
         assert!(handed.fence > last);
         last = handed.fence;
     }
@@ -91,7 +93,7 @@ fn fences_of_a_refill_on_its_way_are_not_used() {
 }
 
 #[test]
-fn an_heir_names_no_used_fence_whatever_its_ticket_says() {
+fn an_adopter_names_no_used_fence_whatever_its_ticket_says() {
     let mut world = World::new();
     let held = world.acquire(Wait::Forever);
     world.exchange();
@@ -100,11 +102,11 @@ fn an_heir_names_no_used_fence_whatever_its_ticket_says() {
     world.exchange();
     world.settled();
     let asked = world.asking(Wait::Never);
-    let heir = Asked { op: asked.op, state: asked.state.clone() };
-    world.give(Command::Adopt(AdoptCommand { asked, from, fence: Fence(1), with_ttl: true }));
+    let adopter = Operation { op: asked.op, state: asked.state.clone() };
+    world.give(Command::Adopt(AdoptCommand { acquire: asked, from, fence: Fence(1), with_ttl: true }));
     world.exchange();
-    let (_, token) = granted(&mut world, &heir);
-    world.release(&heir);
+    let (_, token) = granted(&mut world, &adopter);
+    world.release(&adopter);
     assert_eq!(told(&world.exchange(), token), [None]);
 }
 

@@ -1,4 +1,4 @@
-//! Health: who is told of breakers, and who looks again when a server is back.
+//! Health: who is told of breakers, and who polls again when a server is back.
 
 use super::*;
 use crate::store::breaker::{BreakerState, Health};
@@ -47,7 +47,8 @@ fn every_client_that_watches_is_told_once_that_a_server_is_gone_and_once_that_it
     world.give(Command::Watch { op: other, client: 8 });
     assert!(told(&mut world).is_empty(), "nothing is wrong");
     use BreakerState::{Closed, HalfOpen, Open, Refusing};
-    // A probe that fails, one that is answered; the same once more; and one that refuses before it goes, and after.
+    // A probe that fails, one that is answered; the same once more; and one that refuses before it
+    // goes, and after.
     for state in [
         Open, HalfOpen, Open, HalfOpen, Closed, Open, HalfOpen, Closed, Refusing, Open, HalfOpen, Refusing,
         Closed,
@@ -100,7 +101,7 @@ fn a_watch_ends_with_its_client_and_one_of_a_closed_client_at_once() {
 }
 
 #[test]
-fn those_whom_the_server_failed_look_at_once_when_it_is_back() {
+fn waiters_whose_poll_failed_poll_at_once_when_the_server_is_back() {
     let mut world = World::new();
     let asked = world.acquire(Wait::Forever);
     for _ in 0..8 {
@@ -119,7 +120,7 @@ fn those_whom_the_server_failed_look_at_once_when_it_is_back() {
 }
 
 #[test]
-fn those_who_wait_for_a_holder_have_nothing_to_look_for() {
+fn waiters_for_a_holder_do_not_poll_when_a_server_is_back() {
     let mut world = World::new();
     world.acquire(Wait::Forever);
     let batch = world.only_batch();

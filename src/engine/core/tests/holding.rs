@@ -1,4 +1,4 @@
-//! Tenures: deadlines, renewal, loss.
+//! Held leases: deadlines, renewal, loss.
 
 use super::*;
 

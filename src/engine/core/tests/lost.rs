@@ -75,7 +75,7 @@ fn the_engine_repeats_an_adoption_whose_answer_arrives_after_the_loss() {
     let asked = world.asking(Wait::Never);
     let state = asked.state.clone();
     world.give(Command::Adopt(AdoptCommand {
-        asked,
+        acquire: asked,
         from: Token::random(),
         fence: Fence(7),
         with_ttl: true,
@@ -97,9 +97,9 @@ fn a_lost_lease_is_not_handed_on_and_the_waiter_asks_again() {
     let next = world.acquire(Wait::Forever);
     let queue = world.only_batch();
     world.answer(queue, [Ok(Reply::Renewed { block: Some((Fence(6), 0)) }), queued()]);
-    world.core.relay(world.now);
+    world.core.offer_hand_offs(world.now);
     assert!(lose_all(&mut world));
-    assert!(world.relay.hand_on(first.op, &first.state, world.now).is_none());
+    assert!(world.thread_hand_offs.hand_on(first.op, &first.state, world.now).is_none());
     world.pass(1);
     let again = world.only_batch();
     assert!(matches!(&again.requests[..], [Request::Acquire(_)]));

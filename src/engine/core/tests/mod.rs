@@ -2,36 +2,35 @@
 
 mod adopting;
 mod cleanup;
-mod early;
+mod cohorts;
 mod ending;
 mod failing_fast;
 mod fences;
 mod health;
+mod holder_names;
 mod holding;
-mod lines;
 mod lost;
 mod moved;
+mod offering;
 mod quorum;
-mod relaying;
-mod showing;
+mod taking_up;
 mod waiting;
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use super::outgoing::Link;
 use super::{Batch, Core, Effects};
-use crate::engine::command::{
-    AcquireCommand, ClientSettings, Command, OpId, Outcome, Pulse, Settlement, Wait,
-};
-use crate::engine::known::KnownLease;
-use crate::engine::relay::Relay;
+use crate::engine::command::{AcquireCommand, ClientSettings, Command, Outcome, Settlement, Wait};
+use crate::engine::ids::OpId;
+use crate::engine::known_lease::KnownLease;
+use crate::engine::pulse::Pulse;
 use crate::engine::stats::Stats;
+use crate::engine::thread_hand_offs::ThreadHandOffs;
 use crate::lease::{Fence, Instant, LossReason, Mode, Phase, Token, Ttl};
 use crate::store::memory::LeaseTable;
 use crate::store::{
-    Absence, Answer, Inherited, LeaseInfo, LockInfo, Notice, Reply, Request, StoreError, StoreErrorKind,
+    Absence, AdoptedLease, Answer, LeaseInfo, LockInfo, Notice, Reply, Request, StoreError, StoreErrorKind,
 };
 
 const ENV: u32 = 1;
@@ -43,7 +42,7 @@ struct World {
     core: Core,
     now: Instant,
     pulse: Arc<Pulse>,
-    relay: Arc<Relay>,
+    thread_hand_offs: Arc<ThreadHandOffs>,
     stats: Arc<Stats>,
     next_slot: u32,
     /// A store that works, for those who need one.
@@ -51,7 +50,7 @@ struct World {
 }
 
 /// An acquire as its caller sees it.
-struct Asked {
+struct Operation {
     op: OpId,
     state: Arc<KnownLease>,
 }
@@ -59,18 +58,18 @@ struct Asked {
 impl World {
     fn new() -> Self {
         let pulse = Arc::new(Pulse::default());
-        let relay = Arc::new(Relay::default());
+        let thread_hand_offs = Arc::new(ThreadHandOffs::default());
         let stats = Arc::new(Stats::default());
         let mut world = World {
             core: Core::new(1),
             now: Instant::from_micros(1_000_000_000),
             pulse: pulse.clone(),
-            relay: relay.clone(),
+            thread_hand_offs: thread_hand_offs.clone(),
             stats: stats.clone(),
             next_slot: 0,
             table: LeaseTable::default(),
         };
-        world.give(Command::OpenEnv { env: ENV, pulse, relay });
+        world.give(Command::OpenEnv { env: ENV, pulse, thread_hand_offs });
         world.give(Command::OpenClient {
             client: CLIENT,
             store: STORE,
@@ -96,13 +95,13 @@ impl World {
         OpId { env: ENV, slot: self.next_slot }
     }
 
-    fn acquire(&mut self, wait: Wait) -> Asked {
+    fn acquire(&mut self, wait: Wait) -> Operation {
         self.acquire_with(wait, |_| {})
     }
 
-    fn acquire_with(&mut self, wait: Wait, change: impl FnOnce(&mut AcquireCommand)) -> Asked {
+    fn acquire_with(&mut self, wait: Wait, change: impl FnOnce(&mut AcquireCommand)) -> Operation {
         let mut command = self.asking(wait);
-        let asked = Asked { op: command.op, state: command.state.clone() };
+        let asked = Operation { op: command.op, state: command.state.clone() };
         change(&mut command);
         self.give(Command::Acquire(command));
         asked
@@ -130,7 +129,7 @@ impl World {
     }
 
     /// An acquire that the store grants.
-    fn hold(&mut self) -> Asked {
+    fn hold(&mut self) -> Operation {
         let asked = self.acquire(Wait::Forever);
         let batch = self.only_batch();
         self.answer(batch, [Ok(Reply::Acquired { fence: Fence(5), waiting: 0 })]);
@@ -152,7 +151,8 @@ impl World {
         self.core.answered(self.now, batch.sent, answers.into_iter().collect());
     }
 
-    /// The store carries out all that is to be sent, and what that leads to. Returns what it was sent.
+    /// The store carries out all that is to be sent, and what that leads to. Returns what it was
+    /// sent.
     fn exchange(&mut self) -> Vec<Request> {
         let mut sent = Vec::new();
         loop {
@@ -171,12 +171,12 @@ impl World {
         }
     }
 
-    /// The store carries out a request, of whomever.
+    /// Lets the store carry out a request of any client.
     fn ask(&mut self, request: Request) -> Answer {
         self.table.apply(request, self.now, self.now.as_micros())
     }
 
-    fn release(&mut self, asked: &Asked) {
+    fn release(&mut self, asked: &Operation) {
         assert!(asked.state.release(self.now), "it was held");
         self.give(Command::Release { op: asked.op });
     }
@@ -205,7 +205,7 @@ impl World {
 
     /// Goes to the next instant at which there is something to send or to tell.
     fn pass_until_due(&mut self) {
-        while self.core.effects.settled.is_empty() && !self.core.stores.values().any(Link::has_requests) {
+        while self.core.cx.effects.settled.is_empty() && !self.core.stores.has_unsent() {
             self.step();
         }
     }
@@ -213,11 +213,17 @@ impl World {
 
 /// Returns the store's answer to an adoption of an exclusive lease with that fence.
 fn adopted(fence: Fence) -> Answer {
-    Ok(Reply::Adopted(Inherited { first: fence, last: fence, mode: Mode::Exclusive, ttl: None }))
+    Ok(Reply::Adopted(AdoptedLease {
+        first: fence,
+        last: fence,
+        mode: Mode::Exclusive,
+        ttl: None,
+        remaining: None,
+    }))
 }
 
 fn queued() -> Answer {
-    Ok(Reply::Queued { remaining: Some(Duration::from_secs(5)), ahead: 0, told: true, by: None })
+    Ok(Reply::Queued { remaining: Some(Duration::from_secs(5)), ahead: 0, notified: true, by: None })
 }
 
 fn timed_out() -> Answer {

@@ -51,7 +51,7 @@ fn a_lease_that_the_new_server_does_not_have_is_lost_at_once() {
 }
 
 #[test]
-fn those_who_wait_and_those_whom_the_server_before_has_failed_ask_again() {
+fn waiters_and_failed_acquires_ask_the_new_server_again() {
     let mut world = World::new();
     world.acquire(Wait::Forever);
     let batch = world.only_batch();

@@ -2,20 +2,20 @@
 
 use super::*;
 use crate::lease::Token;
-use crate::store::Ask;
+use crate::store::AcquireRequest;
 
-/// Whose look it is that is to be sent, and whose leftovers are to be released.
+/// Whose poll it is that is to be sent, and whose leftovers are to be released.
 fn tokens(batches: &[Batch]) -> (Vec<Token>, Vec<Token>) {
     let requests = || batches.iter().flat_map(|batch| &batch.requests);
-    let looks = requests().filter_map(|request| match request {
-        Request::Acquire(Ask { token, .. }) => Some(*token),
+    let polls = requests().filter_map(|request| match request {
+        Request::Acquire(AcquireRequest { token, .. }) => Some(*token),
         _ => None,
     });
     let releases = requests().filter_map(|request| match request {
         Request::Release { token, .. } => Some(*token),
         _ => None,
     });
-    (looks.collect(), releases.collect())
+    (polls.collect(), releases.collect())
 }
 
 fn too_few() -> Answer {
@@ -45,7 +45,7 @@ fn a_token_that_may_have_some_nodes_is_released_and_not_used_again() {
 }
 
 #[test]
-fn who_looks_once_and_finds_no_quorum_leaves_it_to_the_quorum_to_clean_up() {
+fn an_acquire_that_polls_once_and_finds_no_quorum_leaves_the_clean_up_to_the_quorum() {
     let mut world = World::new();
     let asked = world.acquire(Wait::Never);
     let batch = world.only_batch();

@@ -1,4 +1,4 @@
-//! Waiters: looks, order, time-outs, cancellation.
+//! Waiters: polls, order, time-outs, cancellation.
 
 use super::*;
 
@@ -59,7 +59,7 @@ fn a_wrong_password_is_told_at_once() {
 }
 
 #[test]
-fn a_waiter_that_never_got_to_look_is_told_of_the_outage_all_the_same() {
+fn a_waiter_that_never_polled_gets_the_error_of_the_outage() {
     let mut world = World::new();
     world.acquire(Wait::Forever);
     let unreachable = || Err(StoreError::not_done(StoreErrorKind::Unreachable, "refused"));
@@ -132,7 +132,9 @@ fn waiting_ends_with_a_time_out_and_leaves_nothing_behind() {
     assert_eq!(outcome.op, asked.op);
     assert_eq!(world.now.since(began), Duration::from_millis(100));
     assert!(matches!(world.only_batch().requests[..], [Request::Release { .. }]), "its place is given up");
-    assert!(world.core.waiters.is_empty() && world.core.lines.is_empty() && world.core.tickets.is_empty());
+    assert!(
+        world.core.waiters.len() == 0 && world.core.cohorts.len() == 0 && world.core.queue_entries.is_empty()
+    );
 }
 
 #[test]

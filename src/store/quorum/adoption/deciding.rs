@@ -1,14 +1,14 @@
-//! Decides what an heir gets, from what the claimed nodes know of the lease.
+//! Decides what an adopter gets, from what the claimed nodes know of the lease.
 
-use super::Adoption;
+use super::AdoptionAttempt;
 use crate::lease::Ttl;
-use crate::store::inheritance::limit;
-use crate::store::{Inherited, Reply, Source};
+use crate::store::adopted_lease::limit;
+use crate::store::{AdoptedLease, Reply, Source};
 
-impl Adoption {
-    /// Returns the ttl of the heir's lease.
+impl AdoptionAttempt {
+    /// Returns the ttl of the adopter's lease.
     pub fn ttl(&self) -> Ttl {
-        limit(self.who.ttl, self.who.source, self.decided.and_then(|lease| lease.ttl))
+        limit(self.request.ttl, self.request.source, self.decided.and_then(|lease| lease.ttl))
     }
 
     /// Decides on the lease's fence, mode and ttl from what the claimed nodes say.
@@ -16,17 +16,18 @@ impl Adoption {
     /// Most nodes accepted the lease's fence when it was granted, and when it was detached. So a
     /// claimed node knows that fence, unless it has lost its data. If no claimed node does, the
     /// lease gets a fence that is larger than all fences of these nodes.
-    pub(super) fn decide(&self) -> Option<Inherited> {
+    pub(super) fn decide(&self) -> Option<AdoptedLease> {
         let known = || {
             self.claims.iter().filter_map(|claim| match claim {
-                Some(Ok(Reply::Adopted(inherited))) => Some(*inherited),
+                Some(Ok(Reply::Adopted(adopted_lease))) => Some(*adopted_lease),
                 _ => None,
             })
         };
-        // A detachment that failed may have left a note with a smaller fence.
+        // Take the note with the largest fence: a detachment that failed may have left a note with
+        // a smaller one.
         let noted = known().filter(|lease| lease.ttl.is_some()).max_by_key(|lease| lease.first);
         let last = known().map(|lease| lease.last).max()?;
-        let fence = match (noted, self.who.source) {
+        let fence = match (noted, self.request.source) {
             (Some(lease), _) => lease.first,
             (None, Source::Ticket { fence, .. } | Source::Quorum(fence))
                 if known().any(|lease| lease.vouches(fence)) =>
@@ -36,6 +37,7 @@ impl Adoption {
             _ => last.last_of(2),
         };
         let mode = known().next()?.mode;
-        Some(Inherited { first: fence, last: fence, mode, ttl: noted.and_then(|lease| lease.ttl) })
+        let ttl = noted.and_then(|lease| lease.ttl);
+        Some(AdoptedLease { first: fence, last: fence, mode, ttl, remaining: None })
     }
 }

@@ -1,27 +1,28 @@
-//! Where the nodes of a cluster are, and who we are there.
+//! The address of a cluster: nodes and the login.
 
 use std::fmt;
 
 use super::super::address::RedisAddress;
-use super::slots::Place;
+use super::slots::NodeAddress;
 use crate::store::Access;
 
-/// The address of a Redis Cluster: some of its nodes, which tell of the others, and which user.
+/// The address of a Redis Cluster: some of its nodes, which name the others, and the login.
 ///
 /// Neither `Display` nor `Debug` shows the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterAddress {
-    /// At least one.
+    /// The nodes that the URL names, at least one.
     seeds: Vec<RedisAddress>,
 }
 
 impl ClusterAddress {
-    /// Reads `redis-cluster://[user[:password]@]host[:port][,host[:port]…]`, or `rediss-cluster://…` for TLS. Each part is
-    /// what it is in [`RedisAddress::parse`]; user and password are those at every node. A cluster has no database but 0.
+    /// Reads `redis-cluster://[user[:password]@]host[:port][,host[:port]…]`, or
+    /// `rediss-cluster://…` for TLS. The parts are as in [`RedisAddress::parse`]. All nodes have
+    /// the same user and password. A cluster has only database 0.
     ///
     /// # Errors
     ///
-    /// A message for people that has no part of the password in it.
+    /// Returns a message for users, which contains no part of the password.
     pub fn parse(url: &str, access: &Access) -> Result<Self, String> {
         let (scheme, rest) = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("redis-cluster") => ("redis", rest),
@@ -53,13 +54,13 @@ impl ClusterAddress {
     }
 
     /// Returns the address of the node at `place`, with the login of the cluster.
-    pub fn at(&self, place: &Place) -> RedisAddress {
-        let seed = self.seeds.iter().find(|seed| Place::of_address(seed).as_ref() == Some(place));
+    pub fn at(&self, place: &NodeAddress) -> RedisAddress {
+        let seed = self.seeds.iter().find(|seed| NodeAddress::of_address(seed).as_ref() == Some(place));
         seed.cloned().unwrap_or_else(|| self.seeds[0].at(&place.host, place.port))
     }
 
-    /// A text that two addresses share only if they name the same nodes and the same user. See
-    /// [`RedisAddress::identity`].
+    /// Returns a text that is the same for two addresses only if they name the same nodes and the
+    /// same login. See [`RedisAddress::identity`].
     pub fn identity(&self) -> String {
         let mut seeds: Vec<_> = self.seeds.iter().map(RedisAddress::identity).collect();
         seeds.sort_unstable();
@@ -67,7 +68,8 @@ impl ClusterAddress {
     }
 }
 
-/// `redis-cluster://user@host:port,host:port` (or `rediss-cluster://…`), without the password.
+/// Writes `redis-cluster://user@host:port,host:port` (or `rediss-cluster://…`), without the
+/// password.
 impl fmt::Display for ClusterAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.seeds[0].tls.is_some() { "rediss" } else { "redis" };
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_meant_is_refused_without_the_secret() {
+    fn an_invalid_url_is_refused_and_its_secret_is_not_shown() {
         for (url, said) in [
             ("redis://host", "begins with redis-cluster://"),
             ("redis-cluster://", "names no host"),

@@ -1,30 +1,35 @@
-//! A Redis Cluster, as one store.
+//! A Redis Cluster as one store.
 //!
-//! Each lock lies, with all that is kept beside it, in one of 16384 hash slots, and each slot is a master's. So a cluster
-//! is as many servers, each of which does for its locks what [`RedisStore`](super::RedisStore) has it do; what is left to do here is to find
-//! the right one. redis-rs' cluster connection is not used for that: it sends requests again that may have been
-//! carried out, and has neither a channel for each node nor the pushes of each told apart.
+//! A lock lies with its side keys in one of 16384 hash slots, and one master has each slot. For
+//! each master, there is a [`RedisStore`](super::RedisStore), which serves the master's locks. This
+//! module finds the right master for each request. It does not use the cluster connection of
+//! redis-rs. That connection repeats requests that may have been carried out, has no channel for
+//! each node, and does not tell from which node a message came.
 //!
-//! A node that does not do what it was asked, because the slot is not, or not quite, its own, says so and has done
-//! nothing; then the request is sent where it belongs. While a slot *moves* from one node to another, what is kept of a
-//! lock may be partly here and partly there. Leases are renewed, released and handed to heirs wherever lock and fence are
-//! together. None is granted in a slot that is still being given: a queue that has not come yet would be begun anew
-//! there, and then could not come.
+//! A node that does not do what it was asked, because the slot is not, or not quite, its own, says
+//! so and has done nothing; then the request is sent where it belongs. While a slot *moves* from
+//! one node to another, what is kept of a lock may be partly here and partly there. Leases are
+//! renewed, released and handed to adopters wherever lock and fence are together. None is granted
+//! in a slot that is still being given: that would begin a second queue there, and the first one
+//! could not come any more.
 //!
-//! - [`address`]: the URL;
-//! - [`slots`]: who has which slot; pure;
-//! - [`redirect`]: what a node says when it does not do what it was asked;
-//! - [`errand`]: requests on their way;
-//! - [`fault`]: what goes wrong with a cluster, in the contract's words;
-//! - [`node`]: a server as a node;
-//! - [`nodes`]: all of them, and how it is found out who has which slot.
+//! - [`address`]: reads the URL;
+//! - [`slots`]: keeps which node has which slot; pure;
+//! - [`redirect`]: reads the errors with which a node redirects a request;
+//! - [`routed_request`]: requests with the nodes that they go to;
+//! - [`fault`]: the store errors of a cluster;
+//! - [`node`]: a server as a node of a cluster;
+//! - [`diagnosis`](self::diagnosis) and [`listing`]: ask all masters;
+//! - [`nodes`]: keeps all nodes, and asks them which node has which slot.
 
 mod address;
-mod errand;
+mod diagnosis;
 mod fault;
+mod listing;
 mod node;
 mod nodes;
 mod redirect;
+mod routed_request;
 mod slots;
 
 use std::rc::Rc;
@@ -38,53 +43,53 @@ use rustc_hash::FxHashMap;
 use tokio::time::{Instant, sleep, timeout_at};
 
 pub use self::address::ClusterAddress;
-use self::errand::{Call, Errand, Next, can_be_asked, may_be_anothers};
 use self::nodes::Nodes;
-pub(super) use self::redirect::Elsewhere;
-pub(super) use self::slots::{Place, SlotMap, hash_tag, slot_of, tag_in};
-use super::Limit;
-use super::listing::{Found, MOST_INSPECTED};
+pub(super) use self::redirect::Redirect;
+use self::routed_request::{Next, NodeCall, RoutedRequest, can_be_asked, may_be_anothers};
+pub(super) use self::slots::{NodeAddress, SlotMap, hash_tag, slot_of, tag_in};
 use super::outcomes::Outcomes;
-use super::trial;
-use crate::lease::{Key, Ttl};
-use crate::store::diagnosis::{self, Facts, Report, ServerFacts};
-use crate::store::listing::{self, Listing, Wanted};
+use super::time_limit::TimeLimit;
+use crate::store::listing::MOST_LISTED;
+use crate::store::listing_batch;
 use crate::store::{Answer, Listener, Reply, Request, Store, StoreError, StoreErrorKind};
 
-/// For how long a request is tried again whose slot is moving: most slots take less. Others of its batch, which waits for
-/// it, may be in a hurry; and whoever sent it tries again, too.
+/// For how long a request is tried again while its slot moves: most slots take less. The other
+/// requests of its batch wait for it, and the engine tries again by itself.
 const PATIENCE: Duration = Duration::from_millis(150);
-/// The first pause before that; each further one is longer by as much.
+/// The first pause before a request is repeated. Each further pause is longer by this time. If this
+/// is smaller, nodes get more requests; if it is larger, requests are answered later.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How often a request follows what nodes say before that counts as nodes that do not agree.
+/// How many redirects in a row a request follows before the client decides that the nodes do not
+/// agree. If this is smaller, a request may fail while several slots move; if it is larger, it
+/// takes longer to fail.
 const MOST_HOPS: u32 = 5;
 
 /// How many masters the store asks at a time if it asks all of them. If this is larger, connecting
 /// keeps the engine's thread from other stores; if it is smaller, large clusters take longer.
 const MOST_AT_ONCE: usize = 64;
 
-/// A Redis Cluster. Connects to a node when it is first needed; requests that may have been carried out are never sent
-/// again.
+/// A store on a Redis Cluster. Connects to a node when a request first needs it. Does not repeat
+/// requests that may have been carried out.
 ///
-/// It needs what [`RedisStore`](super::RedisStore) needs.
+/// The store needs the runtime that [`RedisStore`](super::RedisStore) needs.
 pub struct ClusterStore {
     nodes: Rc<Nodes>,
 }
 
 impl ClusterStore {
-    /// The cluster at `address`.
+    /// Returns the store on the cluster at `address`.
     pub fn new(address: ClusterAddress) -> Rc<Self> {
         Rc::new(Self { nodes: Nodes::new(address) })
     }
 
-    async fn run(&self, batch: &[Request], limit: Limit) -> Vec<Answer> {
+    async fn run(&self, batch: &[Request], limit: TimeLimit) -> Vec<Answer> {
         let mut answers: Vec<Option<Answer>> = vec![None; batch.len()];
-        let mut errands = Vec::with_capacity(batch.len());
+        let mut routed = Vec::with_capacity(batch.len());
         let mut pinged = None;
         for (index, request) in batch.iter().enumerate() {
             match request.key() {
                 Some(key) => {
-                    errands.push(Errand { index, slot: slot_of(key), ask: None, hops: 0 });
+                    routed.push(RoutedRequest { index, slot: slot_of(key), ask: None, hops: 0 });
                 }
                 None => {
                     let answer = match pinged.take() {
@@ -98,19 +103,21 @@ impl ClusterStore {
         }
         let patience = limit.deadline.min(Instant::now() + PATIENCE);
         let mut pause = Duration::ZERO;
-        // All answers share this room. Otherwise false nodes that answer one after the other could take
-        // more memory together than one node alone.
-        let mut room = listing::MOST_TOLD;
-        while !errands.is_empty() {
+        // All answers share this room. Otherwise false nodes that answer one after the other could
+        // take more memory together than one node alone.
+        let mut room = MOST_LISTED;
+        while !routed.is_empty() {
             let mut next = Vec::new();
             let is_unknown = self.nodes.map().is_empty();
             if is_unknown && let Err(error) = self.refresh(limit).await {
-                errands.iter().for_each(|errand| answers[errand.index] = Some(Err(error.clone())));
+                routed
+                    .iter()
+                    .for_each(|routed_request| answers[routed_request.index] = Some(Err(error.clone())));
                 break;
             }
-            let calls = self.calls(std::mem::take(&mut errands), &mut next);
-            // Take the outcomes one by one: together, they may take much more memory than the budget
-            // allows.
+            let calls = self.calls(std::mem::take(&mut routed), &mut next);
+            // Take the outcomes one by one: together, they may take much more memory than the
+            // budget allows.
             let mut calls: FuturesUnordered<_> =
                 calls.into_iter().map(|call| self.call(call, batch, limit)).collect();
             while let Some((call, mut outcomes)) = calls.next().await {
@@ -120,30 +127,33 @@ impl ClusterStore {
             let mut later = false;
             let mut asked = false;
             for next in next {
-                let (errand, error) = match next {
-                    Next::Again(errand) => (errand, None),
-                    Next::Later(errand, error) => {
+                let (routed_request, error) = match next {
+                    Next::Again(routed_request) => (routed_request, None),
+                    Next::Later(routed_request, error) => {
                         let in_time = Instant::now() + pause + PAUSE < patience;
                         later |= in_time;
-                        (errand, (!in_time).then_some(error))
+                        (routed_request, (!in_time).then_some(error))
                     }
-                    Next::Nowhere(errand, place, error) => {
+                    Next::Nowhere(routed_request, place, error) => {
                         if !std::mem::replace(&mut asked, true) {
-                            // Its failure is not what is wrong with the errand.
+                            // If this fails, the error of the routed request still says more.
                             let _ = self.refresh(limit).await;
                         }
-                        let is_new = self.nodes.map().owner(errand.slot) != place.as_ref();
-                        (errand, (!is_new).then_some(error))
+                        let is_new = self.nodes.map().owner(routed_request.slot) != place.as_ref();
+                        (routed_request, (!is_new).then_some(error))
                     }
                 };
                 match error {
-                    None if errand.hops < MOST_HOPS || later => errands.push(errand),
-                    None => answers[errand.index] = Some(Err(fault::at_odds(self.address(), errand.slot))),
-                    Some(error) => answers[errand.index] = Some(Err(error)),
+                    None if routed_request.hops < MOST_HOPS || later => routed.push(routed_request),
+                    None => {
+                        answers[routed_request.index] =
+                            Some(Err(fault::at_odds(self.address(), routed_request.slot)))
+                    }
+                    Some(error) => answers[routed_request.index] = Some(Err(error)),
                 }
             }
             // Requests on one key keep their order.
-            errands.sort_by_key(|errand| errand.index);
+            routed.sort_by_key(|routed_request| routed_request.index);
             if later {
                 pause += PAUSE;
                 sleep(pause).await;
@@ -153,8 +163,8 @@ impl ClusterStore {
         answers.into_iter().map(|answer| answer.unwrap_or_else(lost)).collect()
     }
 
-    /// Asks who has which slot.
-    async fn refresh(&self, limit: Limit) -> Result<(), StoreError> {
+    /// Asks for the map of the slots.
+    async fn refresh(&self, limit: TimeLimit) -> Result<(), StoreError> {
         let silent = |_| Err(fault::silent(self.address()));
         timeout_at(limit.deadline, self.nodes.refresh()).await.unwrap_or_else(silent)
     }
@@ -163,41 +173,42 @@ impl ClusterStore {
         self.nodes.address()
     }
 
-    /// Who is to be asked what.
-    fn calls(&self, errands: Vec<Errand>, next: &mut Vec<Next>) -> Vec<Call> {
+    /// Divides the requests into one call for each node. Puts the requests whose slot has no owner
+    /// into `next`.
+    fn calls(&self, routed: Vec<RoutedRequest>, next: &mut Vec<Next>) -> Vec<NodeCall> {
         let map = self.nodes.map();
-        let mut calls: Vec<Call> = Vec::new();
-        let mut places: FxHashMap<(Place, bool), usize> = FxHashMap::default();
-        for errand in errands {
-            let Some(place) = errand.ask.as_ref().or_else(|| map.owner(errand.slot)) else {
-                let error = fault::down(self.address(), errand.slot, "no node has it");
-                next.push(Next::Nowhere(errand, None, error));
+        let mut calls: Vec<NodeCall> = Vec::new();
+        let mut places: FxHashMap<(NodeAddress, bool), usize> = FxHashMap::default();
+        for routed_request in routed {
+            let Some(place) = routed_request.ask.as_ref().or_else(|| map.owner(routed_request.slot)) else {
+                let error = fault::down(self.address(), routed_request.slot, "no node has it");
+                next.push(Next::Nowhere(routed_request, None, error));
                 continue;
             };
-            let asking = errand.ask.is_some();
+            let asking = routed_request.ask.is_some();
             let place = place.clone();
             let call = *places.entry((place.clone(), asking)).or_insert(calls.len());
             match calls.get_mut(call) {
-                Some(call) => call.errands.push(errand),
-                None => calls.push(Call { place, asking, errands: vec![errand] }),
+                Some(call) => call.routed.push(routed_request),
+                None => calls.push(NodeCall { place, asking, routed: vec![routed_request] }),
             }
         }
         calls
     }
 
-    async fn call(&self, call: Call, batch: &[Request], limit: Limit) -> (Call, Outcomes) {
+    async fn call(&self, call: NodeCall, batch: &[Request], limit: TimeLimit) -> (NodeCall, Outcomes) {
         let node = self.nodes.node(&call.place);
         let part: Vec<Request>;
-        let requests = if call.errands.len() == batch.len() {
+        let requests = if call.routed.len() == batch.len() {
             batch
         } else {
-            part = call.errands.iter().map(|errand| batch[errand.index].clone()).collect();
+            part = call.routed.iter().map(|routed_request| batch[routed_request.index].clone()).collect();
             &part
         };
         let outcomes = tokio::select! {
             biased;
             outcomes = node.ask_node(requests, limit, call.asking) => outcomes,
-            // One that hangs, and has been replaced meanwhile, is not waited for any longer.
+            // Stop waiting for a node that hangs once another node has replaced it.
             () = self.nodes.left(&call.place), if !call.asking => {
                 let mut outcomes = Outcomes::none(requests.len(), None);
                 outcomes.fill_in(&fault::replaced(self.address(), &call.place));
@@ -207,40 +218,46 @@ impl ClusterStore {
         (call, outcomes)
     }
 
-    /// Takes the answers of a node, and sees what is to be done about the errands that it has not done.
+    /// Takes the answers of a node. Decides how the requests go on that the node did not carry out,
+    /// and puts them into `next`.
     fn sort(
         &self,
-        call: Call,
+        call: NodeCall,
         outcomes: Outcomes,
         batch: &[Request],
         answers: &mut [Option<Answer>],
         next: &mut Vec<Next>,
     ) {
-        let Call { place, errands, .. } = call;
-        let Outcomes { answers: mut given, mut elsewhere, .. } = outcomes;
-        elsewhere.sort_by_key(|(index, _)| *index);
-        let mut elsewhere = elsewhere.into_iter().peekable();
-        for (index, errand) in errands.into_iter().enumerate() {
-            let slot = errand.slot;
-            let errand = Errand { ask: None, hops: errand.hops + 1, ..errand };
-            match elsewhere.next_if(|(member, _)| *member == index).map(|(_, elsewhere)| elsewhere) {
-                Some(Elsewhere::Moved(slot, to)) => {
+        let NodeCall { place, routed, .. } = call;
+        let Outcomes { answers: mut given, mut redirects, .. } = outcomes;
+        redirects.sort_by_key(|(index, _)| *index);
+        let mut redirects = redirects.into_iter().peekable();
+        for (index, routed_request) in routed.into_iter().enumerate() {
+            let slot = routed_request.slot;
+            let routed_request = RoutedRequest { ask: None, hops: routed_request.hops + 1, ..routed_request };
+            match redirects.next_if(|(member, _)| *member == index).map(|(_, redirects)| redirects) {
+                Some(Redirect::Moved(slot, to)) => {
                     self.nodes.moved(slot, to);
-                    next.push(if errand.hops < MOST_HOPS {
-                        Next::Again(errand)
+                    next.push(if routed_request.hops < MOST_HOPS {
+                        Next::Again(routed_request)
                     } else {
-                        Next::Later(errand, fault::at_odds(self.address(), slot))
+                        Next::Later(routed_request, fault::at_odds(self.address(), slot))
                     });
                 }
-                Some(Elsewhere::Ask(to)) if can_be_asked(&batch[errand.index]) && self.nodes.admits(&to) => {
-                    next.push(Next::Again(Errand { ask: Some(to), ..errand }));
+                Some(Redirect::Ask(to))
+                    if can_be_asked(&batch[routed_request.index]) && self.nodes.admits(&to) =>
+                {
+                    next.push(Next::Again(RoutedRequest { ask: Some(to), ..routed_request }));
                 }
-                Some(Elsewhere::Ask(_) | Elsewhere::Torn) => {
-                    next.push(Next::Later(Errand { hops: 0, ..errand }, fault::moving(self.address(), slot)));
+                Some(Redirect::Ask(_) | Redirect::Torn) => {
+                    next.push(Next::Later(
+                        RoutedRequest { hops: 0, ..routed_request },
+                        fault::moving(self.address(), slot),
+                    ));
                 }
-                Some(Elsewhere::Down(said)) => {
+                Some(Redirect::Down(said)) => {
                     next.push(Next::Nowhere(
-                        errand,
+                        routed_request,
                         Some(place.clone()),
                         fault::down(self.address(), slot, &said),
                     ));
@@ -249,19 +266,19 @@ impl ClusterStore {
                     Some(Err(error)) if may_be_anothers(&error) => {
                         self.nodes.suspect();
                         if error.maybe_done {
-                            answers[errand.index] = Some(Err(error));
+                            answers[routed_request.index] = Some(Err(error));
                         } else {
-                            next.push(Next::Nowhere(errand, Some(place.clone()), error));
+                            next.push(Next::Nowhere(routed_request, Some(place.clone()), error));
                         }
                     }
-                    answer => answers[errand.index] = answer,
+                    answer => answers[routed_request.index] = answer,
                 },
             }
         }
     }
 
-    /// Whether all of the cluster is there.
-    async fn ping(&self, limit: Limit) -> Answer {
+    /// Returns an error unless every slot has a master, and every master is ready.
+    async fn ping(&self, limit: TimeLimit) -> Answer {
         let is_unknown = self.nodes.map().is_empty();
         if is_unknown {
             self.refresh(limit).await?;
@@ -270,7 +287,7 @@ impl ClusterStore {
         match self.ping_masters(&known, limit).await {
             Err(error) if may_be_anothers(&error) => {
                 self.nodes.suspect();
-                // What matters is whether there is news.
+                // Only a change of the map matters here.
                 let _ = self.refresh(limit).await;
                 let news = self.nodes.map().clone();
                 if news.differs_from(&known) { self.ping_masters(&news, limit).await } else { Err(error) }
@@ -279,7 +296,7 @@ impl ClusterStore {
         }
     }
 
-    async fn ping_masters(&self, map: &SlotMap, limit: Limit) -> Answer {
+    async fn ping_masters(&self, map: &SlotMap, limit: TimeLimit) -> Answer {
         let uncovered = map.uncovered();
         if uncovered > 0 {
             return Err(fault::uncovered(self.address(), uncovered));
@@ -296,62 +313,6 @@ impl ClusterStore {
     }
 }
 
-impl ClusterStore {
-    /// A report on each master; `reached` is what became of reaching any.
-    async fn diagnose(&self, reached: &Answer, ttl: Ttl, key: Option<Key>, limit: Limit) -> Answer {
-        if let Err(error) = reached {
-            return Ok(Reply::Diagnosed(vec![Report::unusable(self.address().to_string(), error)]));
-        }
-        let masters: Vec<Place> = self.nodes.map().masters().map(|(place, _)| place.clone()).collect();
-        let left = limit.deadline.saturating_duration_since(Instant::now()).max(limit.timeout / 4);
-        let asked = masters
-            .iter()
-            .map(|place| self.nodes.node(place).execute(vec![Request::Diagnose { ttl, key: None }], left));
-        let reports: Vec<_> = stream::iter(asked).buffered(MOST_AT_ONCE).collect().await;
-        let reports = reports.into_iter().flatten().filter_map(|answer| match answer {
-            Ok(Reply::Diagnosed(reports)) => Some(reports),
-            _ => None,
-        });
-        let mut reports: Vec<_> = reports.flatten().collect();
-        if let Some(key) = key
-            && let Some(denied) = trial::denial(&self.run(&trial::requests(key), limit).await)
-            && let Some((report, facts)) = reports.iter_mut().find_map(|report| match report.facts.clone() {
-                Facts::Server(facts) => Some((report, facts)),
-                _ => None,
-            })
-        {
-            let facts = Facts::Server(Box::new(ServerFacts { denied: Some(denied), ..*facts }));
-            *report = Report::new(report.store.clone(), facts, ttl, false);
-        }
-        Ok(Reply::Diagnosed(reports))
-    }
-}
-
-impl ClusterStore {
-    /// What all masters have.
-    async fn list(&self, wanted: &Wanted, limit: Limit) -> Answer {
-        let masters: Vec<Place> = self.nodes.map().masters().map(|(place, _)| place.clone()).collect();
-        let nodes: Vec<_> = masters.iter().map(|place| self.nodes.node(place)).collect();
-        // A key whose slot is moving may be at two masters. `found` has it once.
-        let found = Found::new(wanted);
-        let mut scans =
-            stream::iter(nodes.iter().map(|node| node.scan(&found, limit))).buffered(MOST_AT_ONCE);
-        while let Some(end) = scans.next().await {
-            end?;
-        }
-        drop(scans);
-        let (keys, complete) = found.into_keys();
-        let mut listing = Listing::begin(complete);
-        for keys in keys.chunks(MOST_INSPECTED) {
-            let answers = self.run(&listing::inspections(keys), limit).await;
-            if !listing.take(wanted, keys, answers)? {
-                break;
-            }
-        }
-        Ok(Reply::Listed(listing))
-    }
-}
-
 impl Store for ClusterStore {
     fn execute(
         self: Rc<Self>,
@@ -359,14 +320,14 @@ impl Store for ClusterStore {
         timeout: Duration,
     ) -> LocalBoxFuture<'static, Vec<Answer>> {
         async move {
-            let limit = Limit { deadline: Instant::now() + timeout, timeout };
+            let limit = TimeLimit { deadline: Instant::now() + timeout, timeout };
             let mut answers = self.run(&batch, limit).await;
-            for (index, ttl, key) in diagnosis::asked(&batch) {
+            for (index, ttl, key) in crate::store::diagnosis::asked(&batch) {
                 answers[index] = self.diagnose(&answers[index], ttl, key, limit).await;
             }
-            for (index, wanted) in listing::asked(&batch) {
+            for (index, filter) in listing_batch::asked(&batch) {
                 if answers[index].is_ok() {
-                    answers[index] = self.list(wanted, limit).await;
+                    answers[index] = self.list(filter, limit).await;
                 }
             }
             answers

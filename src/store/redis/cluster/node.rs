@@ -1,6 +1,5 @@
 //! A server as a node of a cluster.
 
-use super::super::cut_off;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,26 +10,29 @@ use tokio::time::Instant;
 use super::super::address::RedisAddress;
 use super::super::budget::Budget;
 use super::super::connect::Role;
+use super::super::fault;
 use super::super::outcomes::Outcomes;
-use super::super::{Limit, RedisStore, State, fault};
-use super::slots::{Place, SlotMap};
+use super::super::store::{RedisStore, State};
+use super::super::time_limit::TimeLimit;
+use super::slots::{NodeAddress, SlotMap};
 use crate::store::{Request, StoreError, StoreErrorKind};
 
 impl RedisStore {
-    /// Returns the node at `address`, without any known slots. It shares `budget` with the other nodes.
+    /// Returns the node at `address`, without any known slots. It shares `budget` with the other
+    /// nodes.
     pub(super) fn of_cluster(address: RedisAddress, budget: Arc<Budget>) -> Rc<Self> {
         Self::with_role(address, Role::Node { homes: None }, budget)
     }
 
-    /// Where it listens, if it is a node of a cluster.
-    pub(in super::super) fn node(&self) -> Option<Place> {
+    /// Returns the host and port of the server, if it is a node of a cluster.
+    pub(in super::super) fn node(&self) -> Option<NodeAddress> {
         match self.role.get() {
-            Role::Node { .. } => Place::of_address(&self.address),
+            Role::Node { .. } => NodeAddress::of_address(&self.address),
             Role::Alone => None,
         }
     }
 
-    /// The slots in one of which its channel is to lie.
+    /// Returns the slots of the node in which the channel may lie, if they are known.
     pub(super) fn homes(&self) -> Option<[u16; 2]> {
         match self.role.get() {
             Role::Node { homes } => homes,
@@ -38,38 +40,41 @@ impl RedisStore {
         }
     }
 
-    /// Connections from now on have their channel in one of those slots.
+    /// Puts the channels of later connections into one of these slots.
     pub(super) fn settle(&self, homes: [u16; 2]) {
         if self.homes().is_none() {
-            // Whoever was asked the way when nothing was known has a channel that is none of a node's own. Nobody waits
-            // there yet.
+            // A node that was asked for the map at first has a channel in no slot of its own. No
+            // waiter uses that channel yet.
             *self.state.borrow_mut() = State::Apart;
             self.met.set(false);
         }
         self.role.set(Role::Node { homes: Some(homes) });
     }
 
-    /// Whether there is a connection.
+    /// Returns true if there is a connection.
     pub(super) fn is_connected(&self) -> bool {
         matches!(&*self.state.borrow(), State::Connected(link) if !link.is_dead())
     }
 
-    /// Asks for what is in its slots, and, if `asking`, in one that it is still being given.
-    pub(super) async fn ask_node(&self, batch: &[Request], limit: Limit, asking: bool) -> Outcomes {
+    /// Sends requests to the node. If `asking` is true, the node also carries them out in a slot
+    /// that it is still importing.
+    pub(super) async fn ask_node(&self, batch: &[Request], limit: TimeLimit, asking: bool) -> Outcomes {
         self.run(batch, limit, asking).await
     }
 
-    /// Which node has which slot, as this one knows it.
+    /// Asks the node which node has which slot.
     ///
     /// # Errors
-    /// When it can't be reached within `timeout`, is no node of a cluster, or knows of no slot.
+    ///
+    /// Returns an error if the node can't be reached within `timeout`, refuses to answer, is not a
+    /// node of a cluster, or knows no slots.
     pub(super) async fn slots(self: Rc<Self>, timeout: Duration) -> Result<SlotMap, StoreError> {
-        let limit = Limit { deadline: Instant::now() + timeout, timeout };
+        let limit = TimeLimit { deadline: Instant::now() + timeout, timeout };
         let link = self.link(limit).await?;
         let mut question = Pipeline::with_capacity(1);
         question.cmd("CLUSTER").arg("SLOTS");
         let replies = link.send(&question, limit.deadline, timeout).await;
-        let reply = replies.map_err(|cut| cut_off(&cut, &self.address))?.pop().unwrap_or(Value::Nil);
+        let reply = replies.map_err(|cut| cut.error(&self.address))?.pop().unwrap_or(Value::Nil);
         let address = &self.address;
         let refuse = |kind, why: &str| Err(StoreError::not_done(kind, format!("{address} {why}")));
         if let Value::ServerError(error) = &reply {
@@ -85,7 +90,7 @@ impl RedisStore {
             }
             return Err(fault::refused(address, error));
         }
-        let asked = self.node().unwrap_or_else(|| Place { host: String::new(), port: 0 });
+        let asked = self.node().unwrap_or_else(|| NodeAddress { host: String::new(), port: 0 });
         let Some(map) = SlotMap::read(&reply, &asked) else { return Err(fault::not_a_redis(address, false)) };
         if map.is_empty() {
             let why = "knows of no node that has slots: is the cluster still being made?";

@@ -1,4 +1,4 @@
-//! The nodes of a cluster, and what is known of who has which slot.
+//! Keeps the nodes of a cluster and the map of their slots.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -13,23 +13,27 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::super::RedisStore;
 use super::super::budget::Budget;
+use super::super::store::RedisStore;
 use super::address::ClusterAddress;
 use super::fault;
-use super::slots::{MOST_MASTERS, Pace, Place, SlotMap};
+use super::slots::{MOST_MASTERS, NodeAddress, RefreshLimiter, SlotMap};
 use crate::store::{Listener, Notice, Store, StoreError, StoreErrorKind};
 
-/// How long one question for the map may take, whoever is asked.
+/// How long one question for the map may take, at all nodes together.
 const ATTEMPT: Duration = Duration::from_secs(2);
-/// How long one node may take to answer it before another is asked as well.
+/// How long a node may take to answer before the client asks another one as well. If this is
+/// smaller, the client asks more nodes than it needs; if it is larger, a node that hangs delays the
+/// map.
 const STAGGER: Duration = Duration::from_millis(150);
 
-/// For how long after a node has failed to answer it is asked again and again whether another has its slots: longer than
-/// most requests to one that hangs take to fail, so that this goes on as long as anybody needs them.
+/// How long after a node failed to answer the client keeps asking whether another node has its
+/// slots. Most requests to a node that hangs fail in less time, so the client keeps asking as long
+/// as requests need the slots. If this is larger, a node that nothing replaces costs more
+/// questions; if it is smaller, the client may notice a failover late.
 const SUSPICION: Duration = Duration::from_secs(2);
 
-/// One question for the map, for all who wait for its answer.
+/// A question for the map, shared by all requests that wait for the answer.
 type Refresh = Shared<LocalBoxFuture<'static, Result<(), StoreError>>>;
 
 /// The nodes of one cluster.
@@ -38,17 +42,17 @@ pub struct Nodes {
     /// Limits the memory that the connections to all nodes take together.
     budget: Arc<Budget>,
     map: RefCell<SlotMap>,
-    /// The masters that have been needed, and who was asked for the map.
-    stores: RefCell<FxHashMap<Place, Rc<RedisStore>>>,
-    pace: RefCell<Pace>,
+    /// The stores on the nodes in use: masters, and nodes that were asked for the map.
+    stores: RefCell<FxHashMap<NodeAddress, Rc<RedisStore>>>,
+    refresh_limiter: RefCell<RefreshLimiter>,
     refresh: RefCell<Option<(Refresh, AbortHandle)>>,
-    /// Whether a slot was found to have moved since the last answer.
+    /// True if a redirect has changed the map since the last answer.
     moved: Cell<bool>,
-    /// Who was last said to have a slot: it knows of that.
-    informed: RefCell<Option<Place>>,
-    /// When a node last failed to answer, unless there has been news since.
+    /// The node that a redirect last named as the owner of a slot. It knows about that move.
+    informed: RefCell<Option<NodeAddress>>,
+    /// When a node last failed to answer, unless a slot has moved since.
     suspected: Cell<Option<Instant>>,
-    /// Rung when a slot has moved.
+    /// Wakes the tasks that wait until a slot has moved.
     news: Notify,
     listener: OnceCell<Listener>,
     closed: Cell<bool>,
@@ -61,7 +65,7 @@ impl Nodes {
             budget: Budget::new(),
             map: RefCell::new(SlotMap::empty()),
             stores: RefCell::default(),
-            pace: RefCell::default(),
+            refresh_limiter: RefCell::default(),
             refresh: RefCell::default(),
             moved: Cell::new(false),
             informed: RefCell::default(),
@@ -76,18 +80,18 @@ impl Nodes {
         &self.address
     }
 
-    /// Notices of all nodes go to `listener`.
+    /// Passes the notices of all nodes to `listener`.
     pub fn listen(&self, listener: Listener) {
         let _ = self.listener.set(listener);
     }
 
-    /// What is known of the slots.
+    /// Returns the map of the slots.
     pub fn map(&self) -> std::cell::Ref<'_, SlotMap> {
         self.map.borrow()
     }
 
-    /// The node at `place`.
-    pub fn node(self: &Rc<Self>, place: &Place) -> Rc<RedisStore> {
+    /// Returns the store on the node at `place`, which is made if there is none.
+    pub fn node(self: &Rc<Self>, place: &NodeAddress) -> Rc<RedisStore> {
         let mut stores = self.stores.borrow_mut();
         let store = stores.entry(place.clone()).or_insert_with(|| {
             let address = self.address.at(place);
@@ -95,11 +99,11 @@ impl Nodes {
             if let Some(listener) = self.listener.get() {
                 let (nodes, listener) = (Rc::downgrade(self), listener.clone());
                 store.listen(Rc::new(move |notice| {
-                    // It, or the slot of its channel, may be gone for good.
+                    // The node may be gone, or the slot of its channel may have moved.
                     if notice == Notice::Missed
                         && let Some(nodes) = nodes.upgrade()
                     {
-                        nodes.doubt();
+                        nodes.refresh_soon();
                     }
                     listener(notice);
                 }));
@@ -116,28 +120,28 @@ impl Nodes {
 
     /// Returns true if the store knows the node at `place`, or has room for one more node. The next
     /// map of the cluster makes room.
-    pub fn admits(&self, place: &Place) -> bool {
+    pub fn admits(&self, place: &NodeAddress) -> bool {
         let stores = self.stores.borrow();
         stores.contains_key(place) || stores.len() < 2 * MOST_MASTERS
     }
 
-    /// A node said that `slot` is another's.
-    pub fn moved(self: &Rc<Self>, slot: u16, to: Place) {
+    /// Notes that a redirect named `to` as the owner of `slot`.
+    pub fn moved(self: &Rc<Self>, slot: u16, to: NodeAddress) {
         if self.map.borrow_mut().moved(slot, to.clone()) {
             self.moved.set(true);
         }
         *self.informed.borrow_mut() = Some(to);
-        self.doubt();
+        self.refresh_soon();
     }
 
-    /// A node has failed to answer: until that is known to be another's business, somebody asks.
+    /// Notes that a node has failed to answer. Asks for the map until another node has its slots.
     pub fn suspect(self: &Rc<Self>) {
         self.suspected.set(Some(Instant::now()));
-        self.doubt();
+        self.refresh_soon();
     }
 
-    /// Resolves when the node at `place`, which has a slot, has none any more.
-    pub async fn left(&self, place: &Place) {
+    /// Waits until the node at `place`, which has a slot, has none any more.
+    pub async fn left(&self, place: &NodeAddress) {
         loop {
             self.news.notified().await;
             if !self.map.borrow().masters().any(|(master, _)| master == place) {
@@ -146,14 +150,15 @@ impl Nodes {
         }
     }
 
-    /// What is known may be wrong: it is asked for anew, though nobody waits for that.
-    pub fn doubt(self: &Rc<Self>) {
+    /// Asks for the map again, because it may be wrong. No caller waits for that.
+    pub fn refresh_soon(self: &Rc<Self>) {
         if !self.closed.get() {
             drop(self.refresh());
         }
     }
 
-    /// Asks for the map as soon as that may be done again. One question serves all who ask for it until it is answered.
+    /// Asks for the map as soon as the refresh limiter permits. All callers share one question
+    /// until it is answered.
     pub fn refresh(self: &Rc<Self>) -> Refresh {
         let mut current = self.refresh.borrow_mut();
         if let Some((refresh, _)) = &*current
@@ -163,12 +168,12 @@ impl Nodes {
         }
         let nodes = self.clone();
         let refresh = async move { nodes.ask().await }.boxed_local().shared();
-        // A task of its own, so that it goes on though nobody waits for it.
+        // The task keeps the question going even if no request waits for it.
         let (nodes, task) = (self.clone(), refresh.clone());
         let task = spawn_local(async move {
             let _ = task.await;
             if nodes.suspected.get().is_some_and(|at| at.elapsed() < SUSPICION) {
-                nodes.doubt();
+                nodes.refresh_soon();
             }
         });
         *current = Some((refresh.clone(), task.abort_handle()));
@@ -176,16 +181,16 @@ impl Nodes {
     }
 
     async fn ask(self: &Rc<Self>) -> Result<(), StoreError> {
-        let at = self.pace.borrow().next(Instant::now());
+        let at = self.refresh_limiter.borrow().next(Instant::now());
         sleep_until(at).await;
         let silent = |_| Err(fault::silent(&self.address));
         let answer = timeout(ATTEMPT, self.first_answer()).await.unwrap_or_else(silent);
         let answer = answer.map(|map| self.take(map));
-        self.pace.borrow_mut().asked(Instant::now(), answer.as_ref().is_ok_and(|news| *news));
+        self.refresh_limiter.borrow_mut().asked(Instant::now(), answer.as_ref().is_ok_and(|news| *news));
         answer.map(drop)
     }
 
-    /// The map of whoever answers first.
+    /// Returns the map of the first node that answers.
     async fn first_answer(self: &Rc<Self>) -> Result<SlotMap, StoreError> {
         let mut others = self.candidates().into_iter();
         let mut asked = FuturesUnordered::new();
@@ -198,7 +203,8 @@ impl Nodes {
             tokio::select! {
                 answer = asked.next() => match answer {
                     Some(Ok(map)) => return Ok(map),
-                    // What a server said is worth more than that another can't be reached.
+                    // The error that one server sent says more than the error that another server
+                    // can't be reached.
                     Some(Err(error)) => {
                         let better = |known: &StoreError| known.kind == StoreErrorKind::Unreachable;
                         if failed.as_ref().is_none_or(better) {
@@ -216,25 +222,28 @@ impl Nodes {
         }
     }
 
-    /// Whom to ask for the map, the best first: who knows what the others may not know yet, who is there, and so on.
-    fn candidates(&self) -> Vec<Place> {
-        let mut places: Vec<Place> = self.map.borrow().masters().map(|(place, _)| place.clone()).collect();
-        // All clients shall not ask the same node.
+    /// Returns the nodes to ask for the map, the best first: the node that a redirect last named,
+    /// then connected masters, other masters, and the nodes in the URL.
+    fn candidates(&self) -> Vec<NodeAddress> {
+        let mut places: Vec<NodeAddress> =
+            self.map.borrow().masters().map(|(place, _)| place.clone()).collect();
+        // Not all clients must ask the same node.
         fastrand::shuffle(&mut places);
         let stores = self.stores.borrow();
         places.sort_by_key(|place| !stores.get(place).is_some_and(|store| store.is_connected()));
-        let seeds = self.address.seeds().iter().filter_map(Place::of_address);
+        let seeds = self.address.seeds().iter().filter_map(NodeAddress::of_address);
         let mut known = FxHashSet::default();
         let candidates = self.informed.take().into_iter().chain(places).chain(seeds);
         candidates.filter(|place| known.insert(place.clone())).collect()
     }
 
-    /// Whether the new map says that a slot has moved.
+    /// Takes the new map into use, and closes the connections to nodes without slots. Returns true
+    /// if a slot has moved.
     fn take(&self, map: SlotMap) -> bool {
         let news = map.differs_from(&self.map.borrow()) | self.moved.take();
         *self.map.borrow_mut() = map;
         let map = self.map.borrow();
-        let masters: FxHashMap<&Place, [u16; 2]> = map.masters().collect();
+        let masters: FxHashMap<&NodeAddress, [u16; 2]> = map.masters().collect();
         let mut gone = Vec::new();
         self.stores.borrow_mut().retain(|place, store| {
             let homes = masters.get(place).copied();
@@ -252,7 +261,7 @@ impl Nodes {
         if news {
             self.suspected.set(None);
             self.news.notify_waiters();
-            // Those who wait there have told a node that does not serve them any more.
+            // Some waiters are in the queue of a node that does not serve their slot any more.
             if let Some(listener) = self.listener.get() {
                 listener(Notice::Missed);
             }

@@ -1,4 +1,4 @@
-//! Which node of a cluster has which hash slot. Pure: what is known, and when to ask anew.
+//! Which node of a cluster has which hash slot. Pure: what is known, and when to ask again.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -8,18 +8,22 @@ use redis::Value;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
-use super::super::address::{Endpoint, RedisAddress, told_host};
+use super::super::address::{RedisAddress, named_host};
+use super::super::endpoint::Endpoint;
 
 /// How many hash slots a Redis Cluster has.
 pub const SLOTS: usize = 16384;
 /// The most masters that a map may name. Redis recommends at most 1000 nodes. If this is larger, a
 /// false map costs more time and connections; if it is smaller, the store refuses large clusters.
 pub const MOST_MASTERS: usize = 1024;
-/// A slot that nobody is known to have.
+/// The owner of a slot that no known node has.
 const NOBODY: u16 = u16::MAX;
-/// How long after one question for the map the next may be asked, if the first has just told something new.
+/// The pause after a question for the map whose answer was news. If this is smaller, many redirects
+/// cause more questions; if it is larger, the client follows a series of moves more slowly.
 const SHORTEST_GAP: Duration = Duration::from_millis(100);
-/// The same, if several told nothing new. A failover takes longer, and is noticed no later than this after it.
+/// The longest pause. The pause doubles with each answer that is not news. If this is smaller,
+/// nodes get more questions while a node is silent; if it is larger, the client notices a failover
+/// later.
 const LONGEST_GAP: Duration = Duration::from_millis(400);
 
 /// Returns the part of `key` that the cluster hashes to find the key's slot. Returns `None` if it
@@ -29,7 +33,7 @@ pub fn hash_tag(key: &str) -> Option<&str> {
     Some(tag).filter(|tag| !tag.is_empty())
 }
 
-/// The hash slot of a key.
+/// Returns the hash slot of a key.
 pub fn slot_of(key: &str) -> u16 {
     const XMODEM: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
     XMODEM.checksum(hash_tag(key).unwrap_or(key).as_bytes()) % SLOTS as u16
@@ -58,17 +62,18 @@ pub fn tag_in(slot: u16) -> String {
     NUMBERS[usize::from(slot) % SLOTS].to_string()
 }
 
-/// Where a node listens, as the cluster tells it.
+/// The host and port of a node, as the cluster names them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// A name or literal address; IPv6 without brackets.
+pub struct NodeAddress {
+    /// A host name or literal address. IPv6 without brackets.
     pub host: String,
     /// The port.
     pub port: u16,
 }
 
-impl Place {
-    /// Where a server listens, unless on a unix socket.
+impl NodeAddress {
+    /// Returns the host and port of a server. Returns `None` for a unix socket, and for a master
+    /// that sentinels name.
     pub fn of_address(address: &RedisAddress) -> Option<Self> {
         match &address.endpoint {
             Endpoint::Tcp(host, port) => Some(Self { host: host.clone(), port: *port }),
@@ -76,40 +81,40 @@ impl Place {
         }
     }
 
-    /// Reads `HOST:PORT`. An empty or unknown host is that of whoever said so.
-    pub fn read(text: &str, said_by: &Place) -> Option<Self> {
+    /// Reads `HOST:PORT`. An empty or unknown host is that of the node that said so.
+    pub fn read(text: &str, said_by: &NodeAddress) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         Self::of(host, port.parse().ok()?, said_by)
     }
 
-    fn of(host: &str, port: u16, said_by: &Place) -> Option<Self> {
+    fn of(host: &str, port: u16, said_by: &NodeAddress) -> Option<Self> {
         let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = inside.filter(|host| host.contains(':')).unwrap_or(host);
-        let host = if matches!(host, "" | "?") { said_by.host.clone() } else { told_host(host) };
+        let host = if matches!(host, "" | "?") { said_by.host.clone() } else { named_host(host) };
         (port != 0).then_some(Self { host, port })
     }
 }
 
-/// The masters, and which of them has which slot.
+/// Maps each slot to the master that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotMap {
-    /// Each once; some may have lost their last slot since.
-    places: Vec<Place>,
+    /// The masters, each once. Some may have lost their last slot since.
+    places: Vec<NodeAddress>,
     /// The index of each place in `places`.
-    numbers: FxHashMap<Place, u16>,
-    /// Of each slot, the place among `places`.
+    numbers: FxHashMap<NodeAddress, u16>,
+    /// The index in `places` of the owner of each slot, or [`NOBODY`].
     owners: Box<[u16]>,
 }
 
 impl SlotMap {
-    /// Of a cluster of which nothing is known.
+    /// Returns the map of a cluster that the client does not know yet.
     pub fn empty() -> Self {
         Self { places: Vec::new(), numbers: FxHashMap::default(), owners: vec![NOBODY; SLOTS].into() }
     }
 
     /// Reads the reply of the node `said_by` to `CLUSTER SLOTS`. Returns `None` if the reply has
     /// another form or names more than [`MOST_MASTERS`].
-    pub fn read(reply: &Value, said_by: &Place) -> Option<Self> {
+    pub fn read(reply: &Value, said_by: &NodeAddress) -> Option<Self> {
         let Value::Array(ranges) = reply else { return None };
         let (mut map, mut filled) = (Self::empty(), 0);
         for range in ranges {
@@ -124,7 +129,7 @@ impl SlotMap {
                 Value::Nil => "",
                 _ => return None,
             };
-            let place = Place::of(host, u16::try_from(*port).ok()?, said_by)?;
+            let place = NodeAddress::of(host, u16::try_from(*port).ok()?, said_by)?;
             let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
             let number = map.number_of(place)?;
             let owned = map.owners.get_mut(first..=last)?;
@@ -140,7 +145,7 @@ impl SlotMap {
 
     /// Returns the number of `place`, and adds an unknown place. Returns `None` if the map is
     /// full.
-    fn number_of(&mut self, place: Place) -> Option<u16> {
+    fn number_of(&mut self, place: NodeAddress) -> Option<u16> {
         if let Some(&number) = self.numbers.get(&place) {
             return Some(number);
         }
@@ -153,18 +158,19 @@ impl SlotMap {
         Some(number)
     }
 
-    /// Who has a slot.
-    pub fn owner(&self, slot: u16) -> Option<&Place> {
+    /// Returns the node that has a slot, if it is known.
+    pub fn owner(&self, slot: u16) -> Option<&NodeAddress> {
         self.places.get(usize::from(self.owners[usize::from(slot) % SLOTS]))
     }
 
-    /// A number of the node that has a slot, the same for all its slots.
+    /// Returns the number of the node that has a slot. All slots of a node have the same number.
     pub fn part(&self, slot: u16) -> u16 {
         self.owners[usize::from(slot) % SLOTS]
     }
 
-    /// A node said that `slot` is another's. Whether that is news.
-    pub fn moved(&mut self, slot: u16, to: Place) -> bool {
+    /// Notes that the node at `to` has `slot`. Returns true if that is news, and false if the map
+    /// is full.
+    pub fn moved(&mut self, slot: u16, to: NodeAddress) -> bool {
         if self.owner(slot) == Some(&to) {
             return false;
         }
@@ -173,14 +179,14 @@ impl SlotMap {
         true
     }
 
-    /// Whether a slot that had a master has another now.
+    /// Returns true if a slot that had a master in the map `before` has another one now, or none.
     pub fn differs_from(&self, before: &SlotMap) -> bool {
         (0..SLOTS as u16).any(|slot| before.owner(slot).is_some_and(|owner| self.owner(slot) != Some(owner)))
     }
 
-    /// Those who have slots, each with the last and the first of them: slots that are moved away are mostly taken from the
-    /// lower end.
-    pub fn masters(&self) -> impl Iterator<Item = (&Place, [u16; 2])> {
+    /// Returns the nodes that have slots, each with its last and its first slot. The last slot
+    /// comes first, because a node mostly loses its first slots when slots are moved away.
+    pub fn masters(&self) -> impl Iterator<Item = (&NodeAddress, [u16; 2])> {
         let mut homes: Vec<Option<[u16; 2]>> = vec![None; self.places.len()];
         for (slot, &owner) in (0..).zip(&self.owners) {
             match homes.get_mut(usize::from(owner)) {
@@ -192,30 +198,31 @@ impl SlotMap {
         self.places.iter().zip(homes).filter_map(|(place, homes)| Some((place, homes?)))
     }
 
-    /// Whether nothing is known.
+    /// Returns true if no master is known.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// How many slots nobody has.
+    /// Returns how many slots have no known owner.
     pub fn uncovered(&self) -> usize {
         self.owners.iter().filter(|&&owner| owner == NOBODY).count()
     }
 }
 
-/// How often the map may be asked for.
+/// Limits how often the client asks for the map.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct RefreshLimiter {
     last: Option<(Instant, Duration)>,
 }
 
-impl Pace {
-    /// When the next question may be asked.
+impl RefreshLimiter {
+    /// Returns when the client may ask the next question.
     pub fn next(&self, now: Instant) -> Instant {
         self.last.map_or(now, |(at, gap)| (at + gap).max(now))
     }
 
-    /// A question was answered, or was not; `news`: what is known has changed by it.
+    /// Notes that a question has ended, with or without an answer. `news` is true if the answer
+    /// changed the map.
     pub fn asked(&mut self, now: Instant, news: bool) {
         let gap = match self.last {
             Some((_, gap)) if !news => (gap * 2).min(LONGEST_GAP),

@@ -1,7 +1,7 @@
 use super::*;
 
-fn place(host: &str, port: u16) -> Place {
-    Place { host: host.into(), port }
+fn place(host: &str, port: u16) -> NodeAddress {
+    NodeAddress { host: host.into(), port }
 }
 
 fn text(text: &str) -> Value {
@@ -13,7 +13,7 @@ fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
     Value::Array(vec![Value::Int(first), Value::Int(last), node(host), node(text("a-replica"))])
 }
 
-/// What `CLUSTER KEYSLOT` of Redis 7.0 answers.
+/// The slots are those that `CLUSTER KEYSLOT` of Redis 7.0 returns.
 #[test]
 fn slots_are_those_of_redis() {
     for (key, slot) in [
@@ -65,14 +65,14 @@ fn an_unknown_host_is_the_one_that_was_asked() {
     }
     assert_eq!(map.masters().count(), 4);
     assert_eq!(map.uncovered(), 0);
-    assert_eq!(Place::read(":7005", &asked), Some(place("seed", 7005)));
-    assert_eq!(Place::read("::1:7005", &asked), Some(place("::1", 7005)));
-    assert_eq!(Place::read("host", &asked), None);
-    assert_eq!(Place::read("host:99999", &asked), None);
+    assert_eq!(NodeAddress::read(":7005", &asked), Some(place("seed", 7005)));
+    assert_eq!(NodeAddress::read("::1:7005", &asked), Some(place("::1", 7005)));
+    assert_eq!(NodeAddress::read("host", &asked), None);
+    assert_eq!(NodeAddress::read("host:99999", &asked), None);
 }
 
 #[test]
-fn nonsense_is_no_map() {
+fn an_invalid_reply_is_no_map() {
     let asked = place("seed", 7000);
     for reply in [
         Value::Okay,
@@ -110,7 +110,7 @@ fn a_map_of_too_many_masters_is_refused() {
 }
 
 #[test]
-fn a_slot_that_moved_is_known_at_once_and_told_once() {
+fn a_moved_slot_is_known_at_once_and_is_news_only_once() {
     let asked = place("a", 1);
     let reply = Value::Array(vec![range(0, 9, text("a"), 1), range(10, 16383, text("b"), 2)]);
     let before = SlotMap::read(&reply, &asked).unwrap();
@@ -125,24 +125,24 @@ fn a_slot_that_moved_is_known_at_once_and_told_once() {
     }
     let masters: Vec<_> = map.masters().map(|(place, homes)| (place.host.as_str(), homes)).collect();
     assert_eq!(masters, [("b", [16383, 10]), ("c", [9, 0])]);
-    // Who learns of a slot that it did not know has missed nothing.
+    // The owner of a slot that was not known before is no move.
     assert!(!before.differs_from(&SlotMap::empty()));
 }
 
-/// A storm of MOVED asks for the map a few times a second, not once for each.
+/// However many redirects arrive, the client asks for the map only a few times a second.
 #[test]
 fn the_map_is_not_asked_for_too_often() {
-    let (start, mut pace) = (Instant::now(), Pace::default());
+    let (start, mut refresh_limiter) = (Instant::now(), RefreshLimiter::default());
     let mut asked = Vec::new();
     for ms in 0..3_000 {
         let now = start + Duration::from_millis(ms);
-        if pace.next(now) <= now {
-            pace.asked(now, false);
+        if refresh_limiter.next(now) <= now {
+            refresh_limiter.asked(now, false);
             asked.push(ms);
         }
     }
     assert_eq!(asked, [0, 100, 300, 700, 1_100, 1_500, 1_900, 2_300, 2_700]);
     let now = start + Duration::from_secs(10);
-    pace.asked(now, true);
-    assert_eq!(pace.next(now), now + SHORTEST_GAP);
+    refresh_limiter.asked(now, true);
+    assert_eq!(refresh_limiter.next(now), now + SHORTEST_GAP);
 }

@@ -1,18 +1,27 @@
--- Lets leases live on, and never shorter than before. KEYS: the locks, then their fence keys; ARGV: the ttl in ms, the
--- life that a fence key needs with it and the one that it gets, which is a little more so that not every renewal has to
--- prolong it, how many more fences are wanted, and a token for each lock. If this number is -1, the
--- script detaches the leases, and for each lock the fence and the ttl in ms of its lease follow.
--- Answers one value for each: 1 if the token holds the lock, or, if fences are wanted, a list of the first of them and
--- how many wait; 0 if nobody holds it, -1 if somebody else does; or the server's error.
-local call = redis.pcall
+-- Prolongs leases, and never shortens them; or detaches them.
+--
+-- KEYS     the locks, then their :fence keys, in the same order
+-- ARGV[1]  the ttl in ms
+-- ARGV[2]  the life in ms that a :fence key needs with it
+-- ARGV[3]  the life in ms that a :fence key with less gets: a little more, so that not every
+--          renewal has to prolong it
+-- ARGV[4]  how many more fences are wanted; -1 to detach the leases
+-- then     a token for each lock
+-- then     to detach, for each lock the fence and the ttl in ms of its lease
+--
+-- Answers one value for each lock: 1 if the token holds it, 0 if no token does, -1 if another token
+-- does; or the server's error. If fences are wanted, a list of the first of them and the number of
+-- waiters takes the place of 1.
+local try = redis.pcall
 local count = #KEYS / 2
-local ttl, life, long_life, fences = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local ttl, life, long_life = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local fences = tonumber(ARGV[4])
 local rules
 local answers = {}
 
--- MGET and not GET, because to it what is no string is nothing: the rules look closer at whatever does not belong to the
--- token.
-local owners = call('MGET', unpack(KEYS, 1, count))
+-- MGET and not GET: to MGET, a key that is no string is missing. The rules look closer at a lock
+-- that does not belong to the token.
+local owners = try('MGET', unpack(KEYS, 1, count))
 if owners.err then return owners end
 for i = 1, count do
   local lock, side, token = KEYS[i], KEYS[count + i], ARGV[i + 4]
@@ -20,7 +29,12 @@ for i = 1, count do
   if owners[i] ~= token or fences ~= 0 then
     if not rules then
       local time = redis.call('TIME')
-      rules = (function(now_us) --[[rules]] end)(time[1] * 1000000 + time[2])
+      rules = (function(now_us)
+        --[[include rules]]
+        --[[include renewal]]
+        --[[include detachment]]
+        return rules
+      end)(time[1] * 1000000 + time[2])
     end
     local done
     if fences < 0 then
@@ -34,10 +48,12 @@ for i = 1, count do
     -- A delayed renewal must not shorten a later one that overtook it. The renewal writes even
     -- then: a read-only replica has to refuse it, and must not answer from old data that the lease
     -- lives. And a WAIT behind the renewal must not end before replicas have the lease.
-    answer = call('PEXPIRE', lock, math.max(ttl, call('PTTL', lock)))
+    local left = try('PTTL', lock)
+    -- An error is a table. For example, the user may have no right to PTTL.
+    answer = type(left) == 'table' and left or try('PEXPIRE', lock, math.max(ttl, left))
     -- The fence outlives the lease.
-    local left = call('PTTL', side)
-    if left >= 0 and left < life then call('PEXPIRE', side, long_life) end
+    left = try('PTTL', side)
+    if type(left) == 'number' and left >= 0 and left < life then try('PEXPIRE', side, long_life) end
   end
   answers[i] = answer
 end

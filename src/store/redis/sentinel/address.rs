@@ -1,99 +1,74 @@
-//! Where the sentinels are, and which master they are asked for.
+//! Reads the URL of a master that sentinels name.
 
-use std::fmt;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::super::address::{Endpoint, RedisAddress};
-use super::super::url::{UNENCODED, check_shown, decode, encode};
+use super::super::address::RedisAddress;
+use super::super::endpoint::{Endpoint, Sentinels};
+use super::super::url::{UNENCODED, check_shown, decode};
 use crate::store::Access;
 
 /// The port of a sentinel whose URL names none.
 const DEFAULT_PORT: u16 = 26379;
 
-/// Those who know which server is the master, and what they call it.
+/// Reads the text after `redis-sentinel://`, or after `rediss-sentinel://` if `secure` is true, in
+/// the form that [`RedisAddress::parse`] describes.
 ///
-/// Neither `Display` nor `Debug` shows a password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Sentinels {
-    /// At least one, each with the login that sentinels want.
-    pub nodes: Vec<RedisAddress>,
-    /// The name of the master.
-    pub master: String,
-}
-
-impl Sentinels {
-    /// What follows `redis-sentinel://` or `rediss-sentinel://` (`secure`), as [`RedisAddress::parse`] takes it.
-    ///
-    /// # Errors
-    ///
-    /// A message for people that has no part of a password in it.
-    pub fn parse(rest: &str, secure: bool, access: &Access) -> Result<RedisAddress, String> {
-        let scheme = if secure { "rediss" } else { "redis" };
-        let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        if !authority.contains('@') && tail.contains('@') {
-            return Err(UNENCODED.into());
-        }
-        let (login, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
-        let (path, query) = tail.split_at(tail.find(['?', '#']).unwrap_or(tail.len()));
-        // The password may contain both @ and /, not encoded. Messages would show its end as the
-        // master's name.
-        if path.contains('@') {
-            return Err(UNENCODED.into());
-        }
-        check_shown(path, "path")?;
-        let for_master = Access { sentinel_username: None, sentinel_password: None, ..access.clone() };
-        let for_sentinels = Access {
-            username: access.sentinel_username.clone(),
-            password: access.sentinel_password.clone(),
-            tls: access.tls.clone(),
-            ..Access::default()
-        };
-        let mut nodes: Vec<RedisAddress> = Vec::new();
-        let mut master = None;
-        for host in hosts.split(',') {
-            // Also what is wrong with the login or the query is told by this.
-            let known = RedisAddress::parse(&format!("{scheme}://{login}{host}{query}"), &for_master)?;
-            master.get_or_insert(known);
-            let bare = host.rsplit_once(']').map_or(host, |(_, port)| port);
-            let port = if bare.contains(':') { String::new() } else { format!(":{DEFAULT_PORT}") };
-            let node = RedisAddress::parse(&format!("{scheme}://{host}{port}"), &for_sentinels)?;
-            if !nodes.contains(&node) {
-                nodes.push(node);
-            }
-        }
-        let name = decode(path.trim_start_matches('/'), "master's name")?;
-        if name.is_empty() || name.contains(['/', ' ', '\0', '\r', '\n']) {
-            return Err("a Sentinel URL ends with the name of the master, as the sentinels call it: \
-                        redis-sentinel://host1,host2,host3/mymaster"
-                .into());
-        }
-        let Some(master) = master else { return Err("the Redis URL names no host".into()) };
-        Ok(RedisAddress { endpoint: Endpoint::Master(Arc::new(Self { nodes, master: name })), ..master })
+/// # Errors
+///
+/// Returns a message for users, which contains no part of a password.
+pub fn parse_sentinels(rest: &str, secure: bool, access: &Access) -> Result<RedisAddress, String> {
+    let scheme = if secure { "rediss" } else { "redis" };
+    let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    if !authority.contains('@') && tail.contains('@') {
+        return Err(UNENCODED.into());
     }
-
-    /// A text that is the same only for the same sentinels with the same login, in the same order.
-    pub fn identity(&self) -> String {
-        self.nodes.iter().map(RedisAddress::identity).collect::<Vec<_>>().join(",")
+    let (login, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+    let (path, query) = tail.split_at(tail.find(['?', '#']).unwrap_or(tail.len()));
+    // The password may contain both @ and /, not encoded. Messages would show its end as the
+    // master's name.
+    if path.contains('@') {
+        return Err(UNENCODED.into());
     }
-}
-
-/// `host:port,host:port/name`.
-impl fmt::Display for Sentinels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, node) in self.nodes.iter().enumerate() {
-            let shown = node.to_string();
-            let shown = shown.split_once("://").map_or(&*shown, |(_, rest)| rest);
-            let host = shown.rsplit_once('@').map_or(shown, |(_, host)| host);
-            write!(f, "{}{host}", if index > 0 { "," } else { "" })?;
+    check_shown(path, "path")?;
+    let for_master = Access { sentinel_username: None, sentinel_password: None, ..access.clone() };
+    let for_sentinels = Access {
+        username: access.sentinel_username.clone(),
+        password: access.sentinel_password.clone(),
+        tls: access.tls.clone(),
+        ..Access::default()
+    };
+    let mut nodes: Vec<RedisAddress> = Vec::new();
+    let mut master = None;
+    for host in hosts.split(',') {
+        // This also finds what is wrong with the login or the query.
+        let known = RedisAddress::parse_server(&format!("{scheme}://{login}{host}{query}"), &for_master)?;
+        master.get_or_insert(known);
+        let bare = host.rsplit_once(']').map_or(host, |(_, port)| port);
+        let port = if bare.contains(':') { String::new() } else { format!(":{DEFAULT_PORT}") };
+        let node = RedisAddress::parse_server(&format!("{scheme}://{host}{port}"), &for_sentinels)?;
+        if !nodes.contains(&node) {
+            nodes.push(node);
         }
-        write!(f, "/{}", encode(&self.master, "?#@&"))
     }
-}
-
-impl fmt::Debug for Sentinels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sentinels({self})")
+    let name = decode(path.trim_start_matches('/'), "master's name")?;
+    // The characters that sentinel.conf allows. Messages show the name, so any other text, such
+    // as a parameter with a password, must not be taken for one.
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if name.is_empty() || !name.chars().all(fits) {
+        return Err("a Sentinel URL ends with the name of the master, as the sentinels call it: letters, \
+                    digits, and . _ - alone, as in redis-sentinel://host1,host2,host3/mymaster?db=1"
+            .into());
     }
+    let Some(master) = master else { return Err("the Redis URL names no host".into()) };
+    let every = nodes.iter().chain([&master]).flat_map(|address| address.secrets.iter());
+    let secrets: BTreeSet<_> = every.cloned().collect();
+    let secrets: Arc<[String]> = secrets.into_iter().collect();
+    for node in &mut nodes {
+        node.secrets = secrets.clone();
+    }
+    let endpoint = Endpoint::Master(Arc::new(Sentinels { nodes, master: name }));
+    Ok(RedisAddress { endpoint, secrets, ..master })
 }
 
 #[cfg(test)]
@@ -115,7 +90,7 @@ mod tests {
         assert_eq!(address.password.as_deref(), Some("p,w"));
         assert_eq!(address.database, 3);
         let Endpoint::Master(sentinels) = &address.endpoint else { panic!("{address}") };
-        // The login is the master's; sentinels mostly want none.
+        // The login is the master's. Most sentinels want none.
         assert!(sentinels.nodes.iter().all(|node| node.username.is_none() && node.password.is_none()));
         let secure = parse("rediss-sentinel://one/m").unwrap();
         assert_eq!(secure.to_string(), "rediss-sentinel://one:26379/m");
@@ -145,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_meant_is_refused_without_the_secret() {
+    fn an_invalid_url_is_refused_and_its_secret_is_not_shown() {
         for (url, said) in [
             ("redis-sentinel://", "names no host"),
             ("redis-sentinel://:secret@a,,b/m", "names no host"),
@@ -161,6 +136,13 @@ mod tests {
             ("redis-sentinel://a/m&pass=secret@", "percent-encoded"),
             ("redis-sentinel://a/m&pass=secret", "write ?"),
             ("redis-sentinel://a/m;password=secret", "write ?"),
+            ("redis-sentinel://a/m&sentinelPassword=secret", "name of the master"),
+            ("redis-sentinel://a/m&requirepass=secret", "name of the master"),
+            ("redis-sentinel://a/m,password:secret", "name of the master"),
+            ("redis-sentinel://a/m:secret", "name of the master"),
+            ("redis-sentinel://a/m%3Asecret", "name of the master"),
+            ("redis-sentinel://a/m%253Fpass%253Dsecret", "write ?"),
+            ("redis-sentinel://a/m%25253Fsecret", "name of the master"),
         ] {
             let error = parse(url).expect_err(url);
             assert!(error.contains(said) && !error.contains("secret"), "{url}: {error}");

@@ -24,13 +24,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::address::told_host;
+use super::super::address::named_host;
 
-/// How long a failover counts as under way after the last sign of the sentinel that leads it.
-/// Sentinels tell each other of a new master every 2 s, and a leader that has promoted a replica
-/// may die before it tells. If this is less than 2 s, clients use the old master again before
-/// another sentinel names the new one, and two clients may hold a lock. If it is larger, clients
-/// get no leases for a longer time after a sentinel died during a failover.
+/// How long a failover counts as under way after the last message or answer of the sentinel that
+/// leads it. Sentinels tell each other of a new master every 2 s, and a leader that has promoted a
+/// replica may die before it tells. If this is less than 2 s, clients use the old master again
+/// before another sentinel names the new one, and two clients may hold a lock. If it is larger,
+/// clients get no leases for a longer time after a sentinel died during a failover.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// The channels on which a sentinel tells of a failover, other than [`SWITCH`].
@@ -105,7 +105,7 @@ impl Event {
 }
 
 fn place(host: &str, port: &str) -> Option<(String, u16)> {
-    Some((told_host(host), port.parse().ok()?))
+    Some((named_host(host), port.parse().ok()?))
 }
 
 /// Tracks which sentinels lead a failover. Each sentinel has a number.
@@ -124,6 +124,9 @@ impl Failover {
     }
 
     /// Notes that `sentinel` still leads its failover. Does nothing if it is not known to lead one.
+    ///
+    /// A sentinel that was stopped for more than 2 s does nothing for 30 s (TILT mode), and answers
+    /// meanwhile that it leads. It may still promote a replica after that, so there is no limit.
     pub fn goes_on(&mut self, sentinel: usize, now: Instant) {
         if self.leads(sentinel) {
             self.begun(sentinel, now);

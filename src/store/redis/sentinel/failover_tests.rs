@@ -22,7 +22,7 @@ fn events_are_read_as_sentinels_write_them() {
 }
 
 #[test]
-fn a_sentinel_that_was_found_is_told_of_with_its_place() {
+fn a_found_sentinel_is_read_with_its_host_and_port() {
     let read = |said| Event::read(FOUND, said, "mymaster");
     let found = Event::Found { id: "0a1b".into(), at: tcp(26380) };
     assert_eq!(read("sentinel 0a1b 10.0.0.1 26380 @ mymaster 10.0.0.1 7000"), Some(found));
@@ -32,7 +32,7 @@ fn a_sentinel_that_was_found_is_told_of_with_its_place() {
 }
 
 #[test]
-fn what_is_of_another_master_or_unreadable_is_no_event() {
+fn messages_about_other_masters_or_unreadable_ones_are_no_events() {
     for (channel, said) in [
         ("+elected-leader", "master other 10.0.0.1 7000"),
         ("+selected-slave", "slave mymaster 10.0.0.1 7001 @ other 10.0.0.1 7000"),
@@ -65,7 +65,7 @@ fn a_failover_lasts_until_its_leader_ends_it() {
 }
 
 #[test]
-fn one_whose_leader_falls_silent_is_over_after_a_while_and_no_sooner() {
+fn a_failover_whose_leader_falls_silent_is_over_after_a_while() {
     let start = Instant::now();
     let mut failover = Failover::default();
     failover.begun(0, start);
@@ -76,7 +76,7 @@ fn one_whose_leader_falls_silent_is_over_after_a_while_and_no_sooner() {
 }
 
 #[test]
-fn who_was_not_heard_to_be_elected_leads_nothing() {
+fn a_sentinel_that_was_not_elected_leads_no_failover() {
     let start = Instant::now();
     let mut failover = Failover::default();
     // This sentinel tries to be elected for up to 10 s, and fails.
@@ -85,7 +85,7 @@ fn who_was_not_heard_to_be_elected_leads_nothing() {
 }
 
 #[test]
-fn the_switch_ends_the_failovers_of_all() {
+fn a_switch_ends_the_failovers_of_all_sentinels() {
     let start = Instant::now();
     let mut failover = Failover::default();
     failover.begun(0, start);

@@ -1,24 +1,29 @@
-//! Redis Sentinel: which server is the master, and the way to it.
+//! Redis Sentinel: finds the master and connects to it.
 //!
 //! Sentinels watch a master and its replicas, and promote a replica when the master fails ("Redis
-//! Sentinel client spec"). To connect, the store asks all sentinels together, because each may be
-//! gone or may not know the new master yet. The store takes the first answer that does not name the
-//! master which was just replaced. The named server then has to say by itself that it is a master.
+//! Sentinel client spec"). To connect, the store asks all sentinels at the same time, because each
+//! may be gone or may not know the new master yet. The store takes the first answer that does not
+//! name the master which was just replaced. The named server then has to confirm, by its answer to
+//! `ROLE`, that it is a master.
 //!
-//! - [`address`]: the URL;
-//! - [`watch`]: listening to the sentinels, to hear of a failover at once;
-//! - [`roster`]: which sentinels to listen to;
-//! - [`failover`]: whether a failover is under way;
-//! - [`survey`]: which sentinels have answered that question, and [`statement`], what they answer;
-//! - [`lookout`]: where the master is.
+//! - [`address`]: reads the URL;
+//! - [`watcher`]: listens to the sentinels, to hear of a failover at once, [`listener`]: listens to
+//!   one of them, and [`shared`]: what the listeners have in common;
+//! - [`sentinel_list`]: the sentinels to listen to;
+//! - [`failover`]: decides whether a failover is under way;
+//! - [`survey`]: tracks which sentinels have answered that question, and [`master_status`]: reads
+//!   their answers;
+//! - [`master_tracker`]: keeps where the master is.
 
 pub mod address;
 pub mod failover;
-pub mod lookout;
-mod roster;
-mod statement;
+mod listener;
+mod master_status;
+pub mod master_tracker;
+mod sentinel_list;
+mod shared;
 pub mod survey;
-pub mod watch;
+pub mod watcher;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,37 +33,43 @@ use futures_util::stream::FuturesUnordered;
 use redis::{FromRedisValue, Pipeline, Value};
 use tokio::time::{Instant, sleep, timeout};
 
-use self::address::Sentinels;
-use self::lookout::Lookout;
-use super::address::{RedisAddress, told_host};
-use super::budget::{Budget, Intake};
+use self::master_tracker::MasterTracker;
+use super::address::{RedisAddress, named_host};
+use super::budget::{Budget, ConnectionBudget};
 use super::dial::{Stream, dial, speaks_tls};
-use super::greeting::{self, End};
-use super::link::{Cut, Link};
-use super::{connect, distrust, fault};
+use super::endpoint::Sentinels;
+use super::handshake::{self, End};
+use super::link::{Disconnect, Link};
+use super::{connect, connect_error, fault};
 use crate::store::{StoreError, StoreErrorKind};
 
-/// How long a sentinel may take to answer.
+/// How long a sentinel may take to answer. If this is smaller, the client can't use sentinels that
+/// are far away; if it is larger, it takes longer to fail if all sentinels are silent.
 const ANSWER: Duration = Duration::from_millis(400);
-/// How long the server that they name may take to let us in.
+/// How long the server that the sentinels name may take for the handshake, and then to tell its
+/// role. If this is smaller, the client can't use a master that is far away; if it is larger, there
+/// are fewer attempts in the time that a batch has.
 const WELCOME: Duration = Duration::from_millis(600);
-/// For how long another try is begun while the sentinels name a server that is no master any more, or cannot be reached.
+/// How long the client begins new attempts while the sentinels name a server that is not a master
+/// any more, or that can't be reached. If this is smaller, more requests fail during a failover; if
+/// it is larger, their errors come later.
 const PATIENCE: Duration = Duration::from_millis(600);
-/// The pause before that.
+/// The pause before a new attempt. If this is smaller, sentinels get more questions; if it is
+/// larger, connecting to a new master takes longer.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Connects to the master that `sentinels` name. `address` is that of all sentinels, with the
-/// master's login. `lookout` says which server is not the master any more. All connections take their
-/// memory from `budget`.
+/// master's login. `master_tracker` says which server is not the master any more. All connections
+/// take their memory from `budget`.
 pub async fn connect(
     address: &RedisAddress,
-    sentinels: &Sentinels,
-    lookout: &Lookout,
+    sentinels: &Sentinels<RedisAddress>,
+    master_tracker: &MasterTracker,
     budget: &Arc<Budget>,
 ) -> Result<Link, StoreError> {
     let begun = Instant::now();
     loop {
-        match attempt(address, sentinels, lookout, budget).await {
+        match attempt(address, sentinels, master_tracker, budget).await {
             Err(error) if error.kind.is_transient() && begun.elapsed() < PATIENCE => sleep(PAUSE).await,
             result => return result,
         }
@@ -67,11 +78,11 @@ pub async fn connect(
 
 async fn attempt(
     address: &RedisAddress,
-    sentinels: &Sentinels,
-    lookout: &Lookout,
+    sentinels: &Sentinels<RedisAddress>,
+    master_tracker: &MasterTracker,
     budget: &Arc<Budget>,
 ) -> Result<Link, StoreError> {
-    let (host, port) = find(address, sentinels, lookout, budget).await?;
+    let (host, port) = find(address, sentinels, master_tracker, budget).await?;
     let server = address.at(&host, port);
     let name = &sentinels.master;
     let connecting = connect::connect(server.clone(), connect::Role::Alone, budget.clone());
@@ -90,9 +101,10 @@ async fn attempt(
     match link.send(&question, Instant::now() + WELCOME, WELCOME).await {
         Ok(replies) => match replies.into_iter().next() {
             // The server was replaced as the master meanwhile, and does not know that yet.
-            Some(_) if lookout.is_deposed(&host, port) => Err(deposed(address)),
+            Some(_) if master_tracker.is_deposed(&host, port) => Err(deposed(address)),
             Some(Value::Array(parts)) if parts.first().is_some_and(is_master) => Ok(link),
-            // Who may not ask finds out by the first request: a replica refuses all of them.
+            // A user who may not send ROLE finds out by the first request: a replica refuses all
+            // requests.
             Some(Value::ServerError(error)) if error.code() == "NOPERM" => Ok(link),
             Some(Value::ServerError(error)) => {
                 Err(StoreError { maybe_done: false, ..fault::refused(&server, &error) })
@@ -106,11 +118,11 @@ async fn attempt(
                 Err(StoreError::not_done(StoreErrorKind::ReadOnly, message))
             }
         },
-        Err(Cut::Broken(error)) => Err(fault::broken(&server, &error, false)),
-        Err(Cut::TooMuch(excess)) => {
+        Err(Disconnect::Broken(error)) => Err(fault::broken(&server, &error, false)),
+        Err(Disconnect::TooMuch(excess)) => {
             Err(StoreError { maybe_done: false, ..fault::too_much(&server, excess) })
         }
-        Err(Cut::TimedOut | Cut::Torn | Cut::OutOfStep) => {
+        Err(Disconnect::TimedOut | Disconnect::Torn | Disconnect::OutOfStep) => {
             let message = format!("{server} did not tell its role within {} ms", WELCOME.as_millis());
             Err(StoreError::not_done(StoreErrorKind::TimedOut, message))
         }
@@ -130,11 +142,11 @@ fn is_master(role: &Value) -> bool {
     matches!(role, Value::BulkString(role) if role == b"master")
 }
 
-/// The host and port of the master.
+/// Asks the sentinels for the host and port of the master.
 async fn find(
     address: &RedisAddress,
-    sentinels: &Sentinels,
-    lookout: &Lookout,
+    sentinels: &Sentinels<RedisAddress>,
+    master_tracker: &MasterTracker,
     budget: &Arc<Budget>,
 ) -> Result<(String, u16), StoreError> {
     let name = &sentinels.master;
@@ -149,7 +161,7 @@ async fn find(
     let mut is_late = false;
     while let Some(answer) = asked.next().await {
         match answer {
-            Ok(Some((host, port))) if lookout.is_deposed(&host, port) => is_late = true,
+            Ok(Some((host, port))) if master_tracker.is_deposed(&host, port) => is_late = true,
             Ok(Some(master)) => return Ok(master),
             Ok(None) => {}
             Err(error) => failures.push(error),
@@ -169,12 +181,13 @@ async fn find(
     } else {
         format!("{address}: no sentinel tells the master: {said}")
     };
-    // What may pass at one of them may pass.
+    // If the error of one sentinel may pass, so may this error.
     let kind = failures.iter().map(|error| error.kind).find(|kind| kind.is_transient());
     Err(StoreError::not_done(kind.unwrap_or(failures[0].kind), message))
 }
 
-/// What one sentinel knows of the master.
+/// Asks one sentinel for the host and port of the master. Returns `None` if it does not know the
+/// master.
 async fn ask(
     node: &RedisAddress,
     name: &str,
@@ -182,32 +195,32 @@ async fn ask(
 ) -> Result<Option<(String, u16)>, StoreError> {
     let mut stream = dial(node).await?;
     let question = connect::words_of(&["SENTINEL", "get-master-addr-by-name", name]);
-    match say(node, &mut stream, question, &Intake::of(budget)).await? {
+    match say(node, &mut stream, question, &ConnectionBudget::of(budget)).await? {
         Value::Nil => Ok(None),
         Value::Array(parts) => match <[String; 2]>::try_from(
             parts.into_iter().filter_map(|part| String::from_redis_value(part).ok()).collect::<Vec<_>>(),
         ) {
-            Ok([host, port]) => Ok(port.parse().ok().map(|port| (told_host(&host), port))),
+            Ok([host, port]) => Ok(port.parse().ok().map(|port| (named_host(&host), port))),
             Err(_) => Err(fault::not_a_redis(node, false)),
         },
         _ => Err(fault::not_a_redis(node, false)),
     }
 }
 
-/// Logs in at a sentinel and says `command`. What it replies.
+/// Logs in at a sentinel and sends `command`. Returns the reply.
 async fn say(
     node: &RedisAddress,
     stream: &mut Stream,
     command: redis::Cmd,
-    intake: &Intake,
+    connection_budget: &ConnectionBudget,
 ) -> Result<Value, StoreError> {
     let login = connect::login(node);
     let has_login = login.is_some();
     let commands: Vec<_> = login.into_iter().chain([command]).collect();
-    let replies = greeting::exchange(stream, &commands, intake).await;
+    let replies = handshake::exchange(stream, &commands, connection_budget).await;
     let mut values = replies.values.into_iter();
     if has_login && matches!(values.next(), Some(Value::ServerError(_))) {
-        // Its own words may repeat the password.
+        // Do not show the sentinel's text: it may repeat the password.
         let message = format!("{node} refused the login; check sentinelUsername and sentinelPassword");
         return Err(StoreError::not_done(StoreErrorKind::Denied, message));
     }
@@ -223,8 +236,10 @@ async fn say(
             Err(StoreError::not_done(kind, format!("{node} {advice}")))
         }
         (Some(value), _) => Ok(value),
-        (None, Some(_)) if node.tls.is_none() && speaks_tls(node).await => Err(distrust::wants_tls(node)),
-        (None, Some(End::HungUp(error))) => Err(distrust::unreachable(node, &error)),
+        (None, Some(_)) if node.tls.is_none() && speaks_tls(node).await => {
+            Err(connect_error::wants_tls(node))
+        }
+        (None, Some(End::HungUp(error))) => Err(connect_error::unreachable(node, &error)),
         (None, _) => Err(fault::not_a_redis(node, false)),
     }
 }

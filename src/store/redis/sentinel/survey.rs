@@ -11,7 +11,7 @@
 
 /// A server that a sentinel named as the master.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct MasterClaim {
     /// The host and port of the server.
     pub master: (String, u16),
     /// The epoch of the sentinel's configuration.
@@ -21,18 +21,18 @@ pub struct Claim {
 /// Tracks the answers of the sentinels: see the module.
 #[derive(Debug, Default)]
 pub struct Survey {
-    sentinels: Vec<Entry>,
+    sentinels: Vec<SentinelProgress>,
     /// A lower bound for the epoch in which our master became the master, if one is known.
     epoch: Option<u64>,
     /// The claim with the largest epoch that names another master than ours.
-    other: Option<Claim>,
+    other: Option<MasterClaim>,
     /// True if a sentinel announced the switch to our master. A sentinel that names another master
     /// may not have received that announcement yet.
-    told: bool,
+    notified: bool,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SentinelProgress {
     number: usize,
     id: Option<String>,
     progress: Progress,
@@ -57,7 +57,7 @@ impl Survey {
                 known.progress = Progress::Pending;
                 known.id = id.or_else(|| known.id.take());
             }
-            None => self.sentinels.push(Entry { number, id, progress: Progress::Pending }),
+            None => self.sentinels.push(SentinelProgress { number, id, progress: Progress::Pending }),
         }
     }
 
@@ -76,10 +76,10 @@ impl Survey {
 
     /// Notes that the sentinel has answered. `claim` is the server that it names as the master, if
     /// it names an epoch. `is_ours` is true if this server is the last known master.
-    pub fn answered(&mut self, number: usize, claim: Option<Claim>, is_ours: bool) {
+    pub fn answered(&mut self, number: usize, claim: Option<MasterClaim>, is_ours: bool) {
         self.set(number, Progress::Answered);
         match claim {
-            Some(Claim { epoch, .. }) if is_ours => self.epoch = self.epoch.max(Some(epoch)),
+            Some(MasterClaim { epoch, .. }) if is_ours => self.epoch = self.epoch.max(Some(epoch)),
             Some(claim) if self.other.as_ref().is_none_or(|other| claim.epoch > other.epoch) => {
                 self.other = Some(claim);
             }
@@ -118,7 +118,7 @@ impl Survey {
             let mut others = self.sentinels.iter();
             others.any(|known| known.progress == Progress::Answered && known.id.as_ref() == Some(id))
         };
-        let is_missing = |known: &Entry| {
+        let is_missing = |known: &SentinelProgress| {
             known.progress == Progress::Pending && !known.id.as_ref().is_some_and(has_answered)
         };
         !self.sentinels.iter().any(is_missing)
@@ -126,18 +126,18 @@ impl Survey {
 
     /// Returns the server that is certainly the master instead of ours: a sentinel names it, and
     /// its epoch is larger than that of our master.
-    pub fn newer(&self) -> Option<&Claim> {
+    pub fn newer(&self) -> Option<&MasterClaim> {
         let other = self.other.as_ref()?;
         let is_newer = match self.epoch {
             Some(ours) => other.epoch > ours,
             // The sentinel that named our master may not have named the epoch yet.
-            None => !self.told && self.is_complete(),
+            None => !self.notified && self.is_complete(),
         };
         is_newer.then_some(other)
     }
 
-    /// Notes that a sentinel has named the new master `master`. `epoch` is the epoch of that master,
-    /// if known.
+    /// Notes that a sentinel has named the new master `master`. `epoch` is the epoch of that
+    /// master, if known.
     pub fn switched(&mut self, master: &(String, u16), epoch: Option<u64>) {
         // Each switch has a larger epoch than the one before.
         let after_ours = self.epoch.map(|ours| ours + 1);
@@ -146,12 +146,12 @@ impl Survey {
             false => other.epoch + 1,
         });
         self.epoch = epoch.or(after_ours.max(claimed));
-        self.told = true;
+        self.notified = true;
     }
 
     /// Notes that another server is the master, and that its epoch is not known.
     pub fn lost_track(&mut self) {
-        (self.epoch, self.other, self.told) = (None, None, false);
+        (self.epoch, self.other, self.notified) = (None, None, false);
     }
 
     fn set(&mut self, number: usize, progress: Progress) {
@@ -177,8 +177,8 @@ mod tests {
         ("10.0.0.1".into(), port)
     }
 
-    fn claim(port: u16, epoch: u64) -> Option<Claim> {
-        Some(Claim { master: at(port), epoch })
+    fn claim(port: u16, epoch: u64) -> Option<MasterClaim> {
+        Some(MasterClaim { master: at(port), epoch })
     }
 
     #[test]

@@ -1,0 +1,86 @@
+// The messages of lost leases name the store, and say what may have happened there.
+
+import assert from 'node:assert/strict'
+import { rmSync } from 'node:fs'
+import { test } from 'node:test'
+import { aborted, lost } from '../support/leases.mjs'
+import { overStores } from '../support/stores.mjs'
+
+/** Removes a lock file and the files beside it. */
+const removeFile = (store) => {
+  for (const end of ['', '-wal', '-shm']) rmSync(store.url.slice('sqlite:'.length) + end)
+}
+
+/** Returns the text that begins an error about the loss of `key`. */
+const begin = (key) => `the lease of "${key}" is lost: `
+
+overStores('messages of lost leases', (store) => {
+  test('a lease that was released by force names the store, without a password', async (t) => {
+    const [locks, other] = [store.client(t), store.client(t)]
+    const key = store.key()
+    const lease = await locks.acquire(key)
+    await other.forceRelease(key)
+    await assert.rejects(lease.renew(), lost('missing'))
+    const said = {
+      memory: `the store ${store.url} knows nothing of it any more: the lock was released by force`,
+      sqlite:
+        `the lock file ${store.url.slice('sqlite:'.length)} knows nothing of it any more: ` +
+        'the file was removed or replaced, or the lock was released by force',
+    }
+    assert.throws(() => lease.assertHeld(), { message: begin(key) + (said[store.name] ?? redisSaid(locks)) })
+  })
+
+  if (store.name === 'sqlite') {
+    test('a lease whose lock file was removed names the file', async (t) => {
+      const key = store.key()
+      const lease = await store.client(t).acquire(key)
+      removeFile(store)
+      await aborted(lease)
+      lost('missing')(lease.signal.reason)
+      const { message } = lease.signal.reason
+      assert.ok(message.startsWith(`${begin(key)}the lock file ${store.url.slice('sqlite:'.length)} knows`), message)
+      assert.match(message, /: the file was removed or replaced, or /)
+    })
+  }
+})
+
+overStores('messages of tickets that can not be adopted', (store) => {
+  const where = (locks) =>
+    store.name === 'sqlite'
+      ? `the lock file ${store.url.slice('sqlite:'.length)}`
+      : `the store ${locks.stats().stores[0]?.store ?? store.url}`
+
+  test('a ticket that this client has adopted already', async (t) => {
+    const [locks, other] = [store.client(t), store.client(t)]
+    const key = store.key()
+    const ticket = await (await locks.acquire(key)).detach()
+    const lease = await locks.adopt(ticket)
+    const here = 'this client adopted the ticket already, and holds the lease'
+    await assert.rejects(locks.adopt(ticket), notAdopted('taken', key, here))
+    const elsewhere = 'another client holds the lock now. A ticket can be adopted once, and before its time is over'
+    await assert.rejects(other.adopt(ticket), notAdopted('taken', key, elsewhere))
+    await lease.release()
+    const gone = `${where(locks)} has no lease for the ticket. The lease was released, or its time is over, or the ticket is of another store or prefix`
+    await assert.rejects(locks.adopt(ticket), notAdopted('missing', key, gone))
+  })
+
+  test('a lock that this client holds by another ticket, or without one', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const ticket = await (await locks.acquire(key)).detach()
+    await (await locks.adopt(ticket)).release()
+    const lease = await locks.acquire(key)
+    const elsewhere = 'another client holds the lock now. A ticket can be adopted once, and before its time is over'
+    await assert.rejects(locks.adopt(ticket), notAdopted('taken', key, elsewhere))
+    await locks.adopt(await lease.detach())
+    await assert.rejects(locks.adopt(ticket), notAdopted('taken', key, elsewhere))
+  })
+})
+
+/** For assert.rejects: checks the reason and the message of a refused adoption. */
+const notAdopted = (reason, key, because) => (error) => {
+  assert.equal(error.message, `could not adopt the lease of "${key}": ${because}`)
+  return lost(reason)(error)
+}
+
+const redisSaid = (locks) => `the store ${locks.stats().stores[0].store} knows nothing of it any more`

@@ -1,0 +1,44 @@
+// Releases leases when a thread or the process emits `'exit'`, or lets native code release them
+// after that. If a process or thread ends without that event, native code releases them.
+
+import { isMainThread } from 'node:worker_threads'
+import { bridge } from '../native/records'
+import { now } from '../util/clock'
+import { singleton } from '../util/singleton'
+
+/**
+ * How long all copies together may delay the exit, in ms. If this is larger, a store that can't be
+ * reached delays each exit for longer. If it is smaller, more leases are left to their ttl.
+ */
+const PATIENCE = 500
+
+type Ending = (patience: number) => void
+
+/**
+ * Registers this copy's leases for release at the end of its thread. Call it once for each bridge.
+ * After an uncaught exception or `process.exit()`, work in Node's thread pool may still run when
+ * the `'exit'` event comes: for example, a file is still being written. Node waits for that work.
+ * So where possible, native code renews the leases until the work has ended, and then releases
+ * them.
+ */
+export function releaseOnExit(): void {
+  const isLater = isNode() && (!isMainThread || bridge.releaseAtEnd())
+  // All copies share one listener. Test runners load a package again and again, and with a listener
+  // for each copy, Node would warn of a leak.
+  const endings = singleton('exit', () => {
+    const set = new Set<Ending>()
+    process.on('exit', () => endAll(set))
+    return set
+  })
+  endings.add(isLater ? () => bridge.excuse() : (patience) => bridge.releaseAll(patience))
+}
+
+/** Returns false for Bun, Deno and Electron, which end in other ways. */
+function isNode(): boolean {
+  return !['bun', 'deno', 'electron'].some((name) => name in process.versions)
+}
+
+function endAll(endings: Iterable<Ending>): void {
+  const end = now() + PATIENCE
+  for (const ending of endings) ending(Math.max(0, end - now()))
+}

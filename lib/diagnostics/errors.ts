@@ -1,0 +1,300 @@
+// The errors of the public interface, and the numbers that native code gives them. See
+// types/errors.d.ts for their meaning.
+
+import { types } from 'node:util'
+
+import type * as api from '../../index'
+import { ErrorKind, FIRST_LOSS, WITH_VOTES } from '../native/protocol'
+import { printable, quote } from '../util/printable'
+import type { Contention } from './contention'
+
+export class LockError extends Error implements api.LockError {
+  readonly code: string
+  declare readonly key?: string
+
+  constructor(code: string, message: string, options?: api.LockErrorOptions) {
+    super(message, options)
+    this.code = code
+    if (options?.key !== undefined) this.key = options.key
+  }
+}
+
+export class LockTimeoutError extends LockError implements api.LockTimeoutError {
+  declare readonly code: 'ERR_LOCK_TIMEOUT'
+  declare readonly holder?: string
+  declare readonly heldFor?: number
+  declare readonly waiters?: number
+
+  constructor(message: string, options?: api.LockTimeoutErrorOptions) {
+    super('ERR_LOCK_TIMEOUT', message, options)
+    if (options === undefined) return
+    const { holder, heldFor, waiters } = options
+    if (holder !== undefined) this.holder = holder
+    if (heldFor !== undefined) this.heldFor = heldFor
+    if (waiters !== undefined) this.waiters = waiters
+  }
+}
+
+export class LockLostError extends LockError implements api.LockLostError {
+  declare readonly code: 'ERR_LOCK_LOST'
+  readonly reason: api.LossReason
+
+  constructor(reason: api.LossReason, message: string, options?: api.LockErrorOptions) {
+    super('ERR_LOCK_LOST', message, options)
+    this.reason = reason
+  }
+}
+
+export class LockAbortedError extends LockError implements api.LockAbortedError {
+  declare readonly code: 'ERR_LOCK_ABORTED'
+
+  constructor(message: string, options?: api.LockErrorOptions) {
+    super('ERR_LOCK_ABORTED', message, options)
+  }
+}
+
+export class StoreUnavailableError extends LockError implements api.StoreUnavailableError {
+  declare readonly code: 'ERR_STORE_UNAVAILABLE'
+  readonly reason: api.StoreUnavailableReason
+
+  constructor(reason: api.StoreUnavailableReason, message: string, options?: api.LockErrorOptions) {
+    super('ERR_STORE_UNAVAILABLE', message, options)
+    this.reason = reason
+  }
+}
+
+export class QuorumError extends LockError implements api.QuorumError {
+  declare readonly code: 'ERR_LOCK_QUORUM'
+  readonly votes: readonly api.Vote[]
+
+  constructor(votes: readonly api.Vote[], message: string, options?: api.LockErrorOptions) {
+    super('ERR_LOCK_QUORUM', message, options)
+    this.votes = votes
+  }
+}
+
+export class LockClosedError extends LockError implements api.LockClosedError {
+  declare readonly code: 'ERR_LOCK_CLOSED'
+
+  constructor(message: string, options?: api.LockErrorOptions) {
+    super('ERR_LOCK_CLOSED', message, options)
+  }
+}
+
+// Set the name on the prototype, as the language does: an own property would be printed with every
+// error.
+for (const type of [
+  LockError,
+  LockTimeoutError,
+  LockLostError,
+  LockAbortedError,
+  StoreUnavailableError,
+  QuorumError,
+  LockClosedError,
+]) {
+  Object.defineProperty(type.prototype, 'name', { value: type.name, configurable: true, writable: true })
+}
+
+/** Why a lease was lost, in the order of the phases from `FIRST_LOSS` on. */
+const lossReasons: { reason: api.LossReason; because: string }[] = [
+  { reason: 'expired', because: 'it was not renewed in time' },
+  { reason: 'taken', because: 'another client holds the lock now' },
+  // See missingFrom().
+  { reason: 'missing', because: '' },
+  { reason: 'stalled', because: 'this thread was blocked for longer than maxStall (use a worker thread, or raise it)' },
+  { reason: 'closed', because: 'the client was closed' },
+]
+
+/**
+ * The most characters of a store's URL in a message. If this is larger, a quorum of many servers
+ * fills the log; if it is smaller, a path may be cut off.
+ */
+const MOST_OF_URL = 500
+
+/** In the order of `ErrorKind`. */
+const storeReasons: api.StoreUnavailableReason[] = [
+  'unreachable',
+  'timeout',
+  'loading',
+  'readonly',
+  'full',
+  'denied',
+  'unsupported',
+  'wrongtype',
+  'internal',
+  'untrusted',
+]
+
+/**
+ * Returns the error of a lease that is lost in this `Phase`. `failure` describes how the last
+ * renewal failed, as native code writes it; `null` if it did not fail. `maxHold` is 0 if the lease
+ * had no limit. `store` is the client's.
+ */
+export function lostError(
+  key: string,
+  phase: number,
+  failure: string | null,
+  maxHold: number,
+  store: api.StoreIdentity,
+): LockLostError {
+  const loss = lossReasons[phase - FIRST_LOSS] ?? (lossReasons[0] as (typeof lossReasons)[number])
+  const { reason } = loss
+  const because = reason === 'missing' ? missingFrom(store) : loss.because
+  const limit = reason === 'expired' && maxHold > 0 ? `, or had reached its maxHold of ${maxHold} ms` : ''
+  const message = `the lease of ${quote(key)} is lost: ${because}${limit}`
+  if (failure === null || reason === 'closed') return new LockLostError(reason, message, { key })
+  const { ago, error, text }: { ago: number; error: number; text: string } = JSON.parse(failure)
+  const cause = unavailableError(error, text, key)
+  // For other reasons, the store reported the loss in its answer to a later renewal.
+  const which = reason === 'expired' || reason === 'stalled' ? 'the last' : 'an earlier'
+  const why = `${which} renewal failed ${Math.round(ago)} ms before: ${cause.message}`
+  return new LockLostError(reason, `${message}; ${why}`, { key, cause })
+}
+
+/**
+ * Returns the error of a ticket that the client could not adopt, because the lease is `taken` or
+ * `missing`. `isHeldHere` says whether this client has adopted the same ticket and holds the lease.
+ */
+export function notAdoptedError(
+  key: string,
+  reason: 'taken' | 'missing',
+  store: api.StoreIdentity,
+  isHeldHere: boolean,
+): LockLostError {
+  const words = {
+    taken: 'another client holds the lock now. A ticket can be adopted once, and before its time is over',
+    missing:
+      `${placeOf(store)} has no lease for the ticket. The lease was released, or its time is over, or the ticket is of ` +
+      'another store or prefix',
+  }
+  const because = isHeldHere ? 'this client adopted the ticket already, and holds the lease' : words[reason]
+  return new LockLostError(reason, `could not adopt the lease of ${quote(key)}: ${because}`, { key })
+}
+
+/** Names the store that does not have a lease any more, and says what may have happened there. */
+function missingFrom(store: api.StoreIdentity): string {
+  const missing = `${placeOf(store)} knows nothing of it any more`
+  if (store.kind === 'memory') return `${missing}: the lock was released by force`
+  if (store.kind !== 'sqlite') return missing
+  return `${missing}: the file was removed or replaced, or the lock was released by force`
+}
+
+/** Names a store in a sentence. */
+function placeOf({ kind, url }: api.StoreIdentity): string {
+  const name = printable(url, MOST_OF_URL)
+  if (kind !== 'sqlite') return `the store ${name}`
+  const path = name.slice('sqlite:'.length)
+  return path === '' ? 'the default lock file' : `the lock file ${path}`
+}
+
+/**
+ * Returns what {@link lostError} returns, but without a stack, which would only show the inside of
+ * this library. This takes a third of the time, and thousands of leases can be lost at once.
+ */
+export function lostErrorWithoutStack(...loss: Parameters<typeof lostError>): LockLostError {
+  const limit = Error.stackTraceLimit
+  try {
+    Error.stackTraceLimit = 0
+  } catch {
+    // Node was started with --frozen-intrinsics.
+    return lostError(...loss)
+  }
+  try {
+    return lostError(...loss)
+  } finally {
+    Error.stackTraceLimit = limit
+  }
+}
+
+export function releasedError(key: string): LockError {
+  return new LockError('ERR_LOCK_RELEASED', `the lease of ${quote(key)} was released: acquire the lock again`, { key })
+}
+
+export function detachedError(key: string): LockError {
+  return new LockError('ERR_LOCK_RELEASED', `the lease of ${quote(key)} was detached`, { key })
+}
+
+/** Makes the error of a call for one or `count` keys that found `key` held at each of `tries`. */
+export function gaveUpError(key: string, tries: number, count: number, contention: Contention): LockTimeoutError {
+  return contendedError(key, count, `in ${tries === 1 ? '1 try' : `${tries} tries`}`, contention)
+}
+
+/** Makes the error of a call for one or `count` keys whose `wait` ended while `key` was held. */
+export function timedOutError(key: string, wait: number, count: number, contention: Contention): LockTimeoutError {
+  return contendedError(key, count, wait > 0 ? `within ${wait} ms` : 'at once', contention)
+}
+
+function contendedError(key: string, count: number, limit: string, contention: Contention): LockTimeoutError {
+  const { words, holder, heldFor, waiters } = contention
+  const [what, which] = count > 1 ? [`${count} keys`, `${quote(key)} is `] : [quote(key), '']
+  const message = `could not acquire ${what} ${limit}: ${which}${words}`
+  return new LockTimeoutError(message, { key, holder, heldFor, waiters })
+}
+
+export function abortedError(key: string, cause: unknown): LockAbortedError {
+  return new LockAbortedError(`waiting for ${quote(key)} was aborted`, { key, cause })
+}
+
+/** Returns the error of a closed client. `key` is the lock that the call named, if it named one. */
+export function closedError(key?: string): LockClosedError {
+  const closed = 'the client was closed (work that goes on needs a new one)'
+  return new LockClosedError(key === undefined ? closed : `could not use the lock ${quote(key)}: ${closed}`, { key })
+}
+
+/**
+ * Returns true if `error` is an error of this library. A client of another copy of the library (a
+ * second installed version, or a bundled one) rejects with other classes, so this compares codes.
+ */
+export function isLockError(error: unknown): error is LockError {
+  try {
+    if (error instanceof LockError) return true
+    return types.isNativeError(error) && CODE.test(String((error as { code?: unknown }).code))
+  } catch {
+    // A getter of the error throws, or the error is a proxy that throws.
+    return false
+  }
+}
+
+const CODE = /^ERR_(LOCK_|STORE_UNAVAILABLE$)/
+
+/** Returns whether the store's error may pass by itself. */
+export function mayPass(error: unknown): boolean {
+  if (!isLockError(error)) return false
+  const { votes, reason } = error as { votes?: readonly api.Vote[]; reason?: string }
+  if (votes !== undefined) {
+    return votes.filter(({ vote }) => isLasting(vote)).length < Math.ceil(votes.length / 2)
+  }
+  return error.code === 'ERR_STORE_UNAVAILABLE' && reason !== undefined && !isLasting(reason)
+}
+
+/**
+ * Returns whether the user lacks a right: at the store, or at so many servers of a quorum that the
+ * others are no majority.
+ */
+export function isDenied(error: unknown): boolean {
+  if (!isLockError(error)) return false
+  const { votes, reason } = error as { votes?: readonly api.Vote[]; reason?: string }
+  if (votes === undefined) return reason === 'denied'
+  return votes.filter(({ vote }) => vote === 'denied').length >= Math.ceil(votes.length / 2)
+}
+
+function isLasting(vote: string): boolean {
+  return storeReasons.indexOf(vote as api.StoreUnavailableReason) >= ErrorKind.Denied
+}
+
+/** Returns the store's error with this `ErrorKind`. */
+export function unavailableError(kind: number, message: string, key?: string): LockError {
+  if (kind >= WITH_VOTES) return quorumError(message, key)
+  return new StoreUnavailableError(storeReasons[kind] ?? 'internal', message, { key })
+}
+
+/** Returns the error of a quorum, which native code writes as JSON. */
+function quorumError(text: string, key?: string): QuorumError {
+  const said: { message: string; votes: { store: string; vote: api.Vote['vote'] | number; message: string | null }[] } =
+    JSON.parse(text)
+  const votes = said.votes.map(({ store, vote, message }): api.Vote => {
+    const word = typeof vote === 'number' ? (storeReasons[vote] ?? 'internal') : vote
+    return message === null ? { store, vote: word } : { store, vote: word, message }
+  })
+  return new QuorumError(votes, said.message, { key })
+}

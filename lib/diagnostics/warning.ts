@@ -1,0 +1,48 @@
+// Process warnings of this library. Node prints them, with their code.
+
+import { ignore } from '../util/deferred'
+import { printable } from '../util/printable'
+import { withoutLogins } from '../util/without-logins'
+
+/**
+ * The most characters of a line, and of an error's stack, that a warning shows. If these are
+ * larger, one error can fill a log; if they are smaller, the cause may be cut off.
+ */
+export const MOST_OF_LINE = 500
+const MOST_OF_STACK = 4_000
+
+class LeaseholdWarning extends Error {
+  readonly code: string
+  /** Node prints this below the message. */
+  readonly detail: string | undefined
+
+  constructor(code: string, message: string, error: Error, detail: string | undefined) {
+    super(message, { cause: error })
+    this.code = code
+    this.detail = detail
+  }
+}
+
+Object.defineProperty(LeaseholdWarning.prototype, 'name', { value: 'LeaseholdWarning', configurable: true })
+
+/** Emits the warning that `describe` makes of `error`, with this code. Never throws. */
+export function emitWarning(code: string, error: Error, describe: () => string, { stack = false } = {}): void {
+  emit(code, error, describe, stack).catch(ignore)
+}
+
+/** Rejects if `process.emitWarning` fails: other code may have replaced it. */
+async function emit(code: string, error: Error, describe: () => string, stack: boolean): Promise<void> {
+  const detail = stack ? stackOf(error) : undefined
+  await process.emitWarning(new LeaseholdWarning(code, describe(), error, detail))
+}
+
+function stackOf(error: Error): string | undefined {
+  try {
+    const lines = withoutLogins(error.stack ?? '')
+      .slice(0, MOST_OF_STACK)
+      .split('\n')
+    return lines.map((line) => printable(line, MOST_OF_LINE)).join('\n') || undefined
+  } catch {
+    return undefined
+  }
+}

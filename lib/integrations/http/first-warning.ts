@@ -1,0 +1,40 @@
+// Warns once if a middleware refuses requests for a reason that the server's owner has to know. The
+// visitor's answer tells nothing of it, so the mistake would not show at the server.
+
+import { emitWarning } from '../../diagnostics/warning'
+
+/** Describes a kind of refusal. */
+interface Kind {
+  /** The code of the warning: see docs/servers.md. */
+  readonly code: string
+  /** The status of the answer. */
+  readonly status: number
+  /** The option that gets the error of each refused request. */
+  readonly option: string
+}
+
+/** Warns of the first refusal of a kind by one middleware. */
+export class FirstWarning {
+  readonly #kind: Kind
+  readonly #middleware: string
+  /** Whether a warning may still come. */
+  #mayWarn: boolean
+
+  /** `isHeard`: whether the middleware has a callback that gets each error. */
+  constructor(kind: Kind, middleware: string, isHeard: boolean) {
+    this.#kind = kind
+    this.#middleware = middleware
+    this.#mayWarn = !isHeard
+  }
+
+  /** Warns of the first error. Its message must not show what a visitor has sent. */
+  warn(error: Error): void {
+    if (!this.#mayWarn) return
+    this.#mayWarn = false
+    const { code, status, option } = this.#kind
+    const message =
+      `${this.#middleware}() answered a request with ${status}. ${error.message}. ` +
+      `Only the first such request is shown: set "${option}" to get the error of each one`
+    emitWarning(code, error, () => message)
+  }
+}

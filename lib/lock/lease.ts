@@ -1,0 +1,399 @@
+// A lease, from its request to its end. The request and the lease are one object, because programs
+// acquire many leases.
+
+import { inspect } from 'node:util'
+import type * as api from '../../index'
+import type { Contention } from '../diagnostics/contention'
+import {
+  abortedError,
+  closedError,
+  detachedError,
+  lostError,
+  lostErrorWithoutStack,
+  releasedError,
+  timedOutError,
+  unavailableError,
+} from '../diagnostics/errors'
+import { attachTrace, type LeaseTrace } from '../diagnostics/tracing'
+import { FIRST_LOSS, OWN_TTL, Phase, RecordKind } from '../native/protocol'
+import { bridge } from '../native/records'
+import { deliverRecord, noteRecord, type SlotOwner, slots } from '../native/slots'
+import { type Abortable, onAbort } from '../util/abort'
+import { checkTtl } from '../util/arguments'
+import { ignore } from '../util/deferred'
+import { defineDispose } from '../util/dispose'
+import { callListener } from '../util/uncaught'
+import type { LeaseObserver, LeaseOwner } from './lease-owner'
+import type { LockRequest } from './lock-request'
+import { LossSignal } from './loss-signal'
+import { Renewals } from './renewals'
+import { Settlement } from './settlement'
+import { type Ticket, writeTicket } from './ticket'
+
+// Symbols, because users of a lease must not see the methods.
+/** Returns what the lease is to a client; `undefined` if it belongs to another client. */
+export const statusFor: unique symbol = Symbol('leasehold.statusFor')
+/**
+ * Stops renewing the lease, which then counts as lost; only its ttl or the end of its section frees
+ * the lock.
+ */
+export const letExpire: unique symbol = Symbol('leasehold.letExpire')
+
+export class Lease implements api.Lease, SlotOwner, Abortable {
+  readonly #owner: LeaseOwner
+  readonly #key: string
+  readonly #request: LockRequest
+  readonly #observer: LeaseObserver | undefined
+  #slot = 0
+  #phase: number = Phase.Pending
+  #ttl: number
+  #fence = 0
+  #token = ''
+  /** Whether the caller has got the lease. */
+  #isHandedOver = false
+  readonly #settlement: Settlement
+  #released: Promise<boolean> | undefined
+  #renewals: Renewals | undefined
+  #detached = false
+  /**
+   * Whether the section under the lease has outlived its time. The lease then counts as lost and is
+   * no longer renewed, but only the end of the section releases it.
+   */
+  #isOverdue = false
+  #loss: LossSignal | undefined
+  /**
+   * How the last renewal before the loss failed, as native code describes it; `null` if it did not
+   * fail, and `undefined` until native code has reported the loss.
+   */
+  #failure: string | null | undefined
+  /** Set if a diagnostics channel has listeners. */
+  #trace: LeaseTrace | undefined
+  declare readonly [Symbol.asyncDispose]: () => Promise<void>
+
+  private constructor(owner: LeaseOwner, key: string, request: LockRequest, observer: LeaseObserver | undefined) {
+    this.#owner = owner
+    this.#key = key
+    this.#request = request
+    this.#ttl = request.ttl
+    this.#observer = observer
+    this.#settlement = new Settlement(request.signal, this)
+  }
+
+  /**
+   * Resolves with the lease, or with `null` if another client holds the lock and `request` does not
+   * wait.
+   */
+  static request(
+    owner: LeaseOwner,
+    key: string,
+    request: LockRequest,
+    observer?: LeaseObserver,
+  ): Promise<Lease | null> {
+    const { ttl, wait, maxHold, most, flags, trace, signal } = request
+    if (signal?.aborted) throw abortedError(key, signal.reason)
+    const lease = new Lease(owner, key, request, observer)
+    return lease.#begin(bridge.acquire(owner.id, key, ttl, wait, maxHold, most, flags, trace))
+  }
+
+  /** Resolves with the lease that was detached into `ticket`. */
+  static adopt(owner: LeaseOwner, ticket: Ticket, request: LockRequest): Promise<Lease> {
+    const { ttl, maxHold, flags, trace, signal } = request
+    if (signal?.aborted) throw abortedError(ticket.key, signal.reason)
+    const lease = new Lease(owner, ticket.key, request, undefined)
+    return lease.#begin(bridge.adopt(owner.id, ticket, ttl, maxHold, flags, trace))
+  }
+
+  #begin<T>(slot: number): Promise<T> {
+    this.#slot = slot
+    slots[slot] = this
+    return this.#settlement.begin()
+  }
+
+  get key(): string {
+    return this.#key
+  }
+
+  get token(): string {
+    // After the end, another operation may have the slot.
+    if (this.#token === '' && this.#phase === Phase.Held) this.#token = bridge.token(this.#slot)
+    return this.#token
+  }
+
+  get fence(): number {
+    return this.#fence
+  }
+
+  get ttl(): number {
+    return this.#ttl
+  }
+
+  get isHeld(): boolean {
+    return this.#isAlive && !this.#isOverdue
+  }
+
+  /** Whether the store still keeps other clients out. */
+  get #isAlive(): boolean {
+    return this.#phase === Phase.Held && bridge.isHeld(this.#slot)
+  }
+
+  get remaining(): number {
+    return this.#phase === Phase.Held && !this.#isOverdue ? bridge.remaining(this.#slot) : 0
+  }
+
+  get signal(): AbortSignal {
+    this.#loss ??= new LossSignal()
+    return this.#loss.signal(() =>
+      this.#refreshPhase() >= FIRST_LOSS || this.#isOverdue ? this.#reportedLoss() : undefined,
+    )
+  }
+
+  assertHeld(): void {
+    if (!this.isHeld) throw this.#endError()
+  }
+
+  async renew(ttl?: number): Promise<void> {
+    if (ttl !== undefined) checkTtl(ttl)
+    const renew = async () => {
+      this.assertHeld()
+      const ask = () => {
+        // The drain may have ended while this call waited for another renewal.
+        this.assertHeld()
+        bridge.renew(this.#slot, ttl ?? OWN_TTL)
+      }
+      await this.#renewed(ask, ttl)
+    }
+    await (this.#trace?.renew(ttl ?? this.#ttl, renew) ?? renew())
+  }
+
+  async detach(ttl?: number): Promise<string> {
+    if (ttl !== undefined) checkTtl(ttl)
+    const { key, token, fence } = this
+    await this.#renewed(() => bridge.detach(this.#slot, ttl ?? OWN_TTL), undefined)
+    return writeTicket({ key, token, fence, ttl: this.#ttl, most: this.#request.most })
+  }
+
+  /** Calls `ask` when no other renewal is pending, and waits for the answer. */
+  async #renewed(ask: () => void, ttl: number | undefined): Promise<void> {
+    this.#renewals ??= new Renewals()
+    while (this.#renewals.isPending) await this.#renewals.ended()
+    if (!this.#isAlive) throw this.#endError()
+    ask()
+    await this.#renewals.begin(ttl)
+  }
+
+  release(): Promise<boolean> {
+    if (this.#released !== undefined) return this.#released
+    const held = this.#phase === Phase.Held
+    this.#released = held ? this.#release() : Promise.resolve(false)
+    // Call the observer last: it may run code of the user, which must see the lease as released.
+    if (held && this.#isHandedOver) callListener(() => this.#observer?.released(this))
+    return this.#released
+  }
+
+  #release(): Promise<boolean> {
+    return this.#trace?.release(() => this.#sendRelease()) ?? this.#sendRelease()
+  }
+
+  #sendRelease(): Promise<boolean> {
+    bridge.release(this.#slot)
+    this.#phase = Phase.Released
+    return this.#settlement.promise()
+  }
+
+  static {
+    defineDispose(Lease.prototype, (lease) => lease.release().catch((error) => lease.#owner.failed(error)))
+  }
+
+  /** Returns the phase of the lease. Asks native code while the lease is held. */
+  #refreshPhase(): number {
+    if (this.#phase === Phase.Held) {
+      const phase = bridge.phase(this.#slot)
+      if (phase >= Phase.Released) this.#phase = phase
+    }
+    return this.#phase
+  }
+
+  /** Returns why the lease is not held. */
+  #endError(): api.LockError {
+    const phase = this.#refreshPhase()
+    if (this.#isOverdue && phase !== Phase.Released) return this.#reportedLoss()
+    if (phase === Phase.Released) return this.#detached ? detachedError(this.#key) : releasedError(this.#key)
+    return this.#lossError(phase)
+  }
+
+  #lossError(phase: number, make = lostError): api.LockLostError {
+    // Native code may not have reported the loss yet. After the last record, another operation may
+    // have the slot.
+    const isOurs = this.#failure === undefined && slots[this.#slot] === this
+    const failure = isOurs ? bridge.failure(this.#slot) : (this.#failure ?? null)
+    return make(this.#key, phase, failure, this.#request.maxHold, this.#owner.identity.store)
+  }
+
+  #reportedLoss(make = () => this.#lossError(this.#phase, lostErrorWithoutStack)): api.LockLostError {
+    this.#loss ??= new LossSignal()
+    return this.#loss.error(make)
+  }
+
+  [statusFor](client: number): 'waiting' | 'held' | 'other' | undefined {
+    if (this.#owner.id !== client) return undefined
+    if (this.#phase === Phase.Pending && this.#request.wait > 0) return 'waiting'
+    return this.#isAlive ? 'held' : 'other'
+  }
+
+  [letExpire](): void {
+    if (this.#isOverdue || this.#refreshPhase() !== Phase.Held || !this.#isHandedOver) return
+    const error = this.#reportedLoss(() => this.#lossError(Phase.Closed))
+    this.#isOverdue = true
+    bridge.stopRenewing(this.#slot)
+    this.#trace?.lost(error)
+    this.#loss?.abort(error)
+    callListener(() => this.#owner.lost(this, error))
+  }
+
+  [attachTrace](trace: LeaseTrace): void {
+    this.#trace = trace
+    // The lease may have ended since its grant.
+    const phase = this.#refreshPhase()
+    if (phase >= FIRST_LOSS) trace.lost(this.#reportedLoss())
+    else if (phase === Phase.Released) trace.endedByHolder('released')
+  }
+
+  [noteRecord](kind: number, a: number, b: number): void {
+    if (kind === RecordKind.Acquired) {
+      if (this.#phase !== Phase.Pending) return
+      this.#phase = Phase.Held
+      this.#fence = a
+    } else if (kind === RecordKind.Shortened) {
+      this.#ttl = a
+    } else if (kind === RecordKind.Lost) {
+      this.#phase = a
+      this.#failure = b === 0 ? null : bridge.text(b - 1)
+    } else if (kind === RecordKind.Released && a === 0) {
+      this.#phase = Phase.Missing
+    } else if (kind === RecordKind.Detached) {
+      this.#phase = Phase.Released
+      this.#detached = true
+    }
+  }
+
+  [deliverRecord](kind: number, a: number, b: number): void {
+    switch (kind) {
+      case RecordKind.Acquired:
+        // User code, called by an earlier record, has aborted the request and released the lease.
+        if (this.#released !== undefined) break
+        // If the lease was lost while this thread was blocked, the caller must not start work.
+        if (this.#phase === Phase.Held && this.#owner.isDrained) this.#releaseUnseen()
+        else if (this.#phase === Phase.Held) this.#handOver()
+        else this.#settlement.reject(() => (this.#phase === Phase.Closed ? closedError(this.#key) : this.#endError()))
+        break
+      case RecordKind.Released:
+        this.#settlement.resolve(a === 1)
+        this.#renewals?.end(() => this.#endError())
+        break
+      case RecordKind.Detached:
+        this.#renewals?.end(null)
+        // A release that was called after detach() came too late.
+        this.#settlement.resolve(false)
+        this.#trace?.endedByHolder('detached')
+        if (this.#released === undefined) callListener(() => this.#observer?.released(this))
+        break
+      case RecordKind.Lost:
+        // There is nothing to adopt, or nothing left to release.
+        if (this.#released === undefined) this.#settlement.reject(() => this.#endError())
+        else this.#settlement.resolve(false)
+        this.#renewals?.end(() => this.#endError())
+        this.#reportLoss()
+        break
+      case RecordKind.Failed: {
+        const message = bridge.text(b)
+        // A caller that does not await the release must not get an unhandled rejection.
+        this.#released?.catch(ignore)
+        this.#settlement.reject(() => unavailableError(a, message, this.#key))
+        this.#renewals?.end(() => this.#endError())
+        break
+      }
+      case RecordKind.Busy:
+        this.#settlement.resolve(null)
+        break
+      case RecordKind.TimedOut:
+        this.#timeOut(a === 1)
+        break
+      case RecordKind.Closed:
+        this.#settlement.reject(() => closedError(this.#key))
+        break
+      case RecordKind.Renewed:
+        this.#ttl = this.#renewals?.ttl ?? this.#ttl
+        this.#renewals?.end(null)
+        break
+      case RecordKind.RenewFailed: {
+        const message = bridge.text(b)
+        this.#renewals?.end(() => unavailableError(a, message, this.#key))
+        break
+      }
+      case RecordKind.AutoRenewed:
+        this.#trace?.renewed()
+        if (this.#phase === Phase.Held) callListener(() => this.#observer?.renewed(this))
+        break
+    }
+  }
+
+  /**
+   * Rejects the request once the client knows who holds the lock. `heldHere` says whether this
+   * client holds the lock.
+   */
+  #timeOut(heldHere: boolean): void {
+    // From here on, an abort has nothing to cancel.
+    this.#phase = Phase.Released
+    const { timeouts } = this.#owner
+    const { wait, count } = this.#request.group ?? { wait: this.#request.wait, count: 1 }
+    const report = (contention: Contention) =>
+      this.#settlement.reject(() => timedOutError(this.#key, wait, count, contention))
+    // Do not ask the store for a call that did not wait: callers often repeat it at once.
+    if (wait > 0) timeouts.add(this.#key, wait, heldHere, report)
+    else report(timeouts.guess(heldHere))
+  }
+
+  /** Rejects the request and releases its lease, which no caller has seen. */
+  #releaseUnseen(): void {
+    this.#settlement.reject(() => closedError(this.#key))
+    this.release().catch((error) => this.#owner.failed(error))
+  }
+
+  #handOver(): void {
+    this.#isHandedOver = true
+    this.#settlement.resolve(this)
+  }
+
+  #reportLoss(): void {
+    // The acquire has rejected, or the caller has given up, so no code knows of this lease.
+    if (!this.#isHandedOver) return
+    this.#trace?.lost(this.#reportedLoss())
+    if (!this.#loss?.isWatched && this.#observer === undefined && !this.#owner.hasLossListener()) return
+    const error = this.#reportedLoss()
+    this.#loss?.abort(error)
+    // If the section was overdue, letExpire() has already told the owner.
+    if (!this.#isOverdue) callListener(() => this.#owner.lost(this, error))
+    callListener(() => this.#observer?.lost(this, error))
+  }
+
+  [onAbort](signal: AbortSignal): void {
+    this.#settlement.reject(() => abortedError(this.#key, signal.reason))
+    if (this.#phase === Phase.Pending) {
+      this.#phase = Phase.Released
+      bridge.cancel(this.#slot)
+    } else {
+      // The lease is granted and not handed over. An earlier record of the batch ran user code, and
+      // that code aborted the signal.
+      this.release().catch((error) => this.#owner.failed(error))
+    }
+  }
+
+  toJSON(): object {
+    const { key, fence, ttl, isHeld, remaining } = this
+    return { key, fence, ttl, isHeld, remaining }
+  }
+
+  [inspect.custom](_depth: number, options: object): string {
+    return `Lease ${inspect(this.toJSON(), options)}`
+  }
+}

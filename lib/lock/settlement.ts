@@ -1,0 +1,62 @@
+import { type Abortable, addAbortable, onAbort, removeAbortable } from '../util/abort'
+import { type MakeError, raise } from '../util/deferred'
+
+/**
+ * The promise that a lease has yet to settle: first that of the request, later that of the release.
+ */
+export class Settlement {
+  readonly #signal: AbortSignal | undefined
+  readonly #waiter: Abortable
+  #resolve: ((value: never) => void) | undefined
+  #reject: ((make: MakeError) => void) | undefined
+
+  /** `waiter` is called if `signal` aborts before the promise of the request settles. */
+  constructor(signal: AbortSignal | undefined, waiter: Abortable) {
+    this.#signal = signal
+    this.#waiter = waiter
+  }
+
+  /** Returns the promise of the request, and listens to the signal until the promise settles. */
+  begin<T>(): Promise<T> {
+    const promise = this.promise<T>()
+    const signal = this.#signal
+    if (signal === undefined) return promise
+    try {
+      addAbortable(signal, this.#waiter)
+    } catch (error) {
+      // The signal is an object of the user. Its mistake must not leave a lease held.
+      this.reject(() => error as Error)
+      this.#waiter[onAbort](signal)
+    }
+    return promise
+  }
+
+  /** Returns a promise that {@link resolve} or {@link reject} settles. */
+  promise<T>(): Promise<T> {
+    const promise = new Promise<T>((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+    })
+    return promise.then(undefined, raise)
+  }
+
+  /** Does nothing if there is no pending promise. */
+  resolve(value: unknown): void {
+    const resolve = this.#resolve
+    this.#forget()
+    resolve?.(value as never)
+  }
+
+  /** Does nothing if there is no pending promise. */
+  reject(make: MakeError): void {
+    const reject = this.#reject
+    this.#forget()
+    reject?.(make)
+  }
+
+  #forget(): void {
+    this.#resolve = undefined
+    this.#reject = undefined
+    if (this.#signal !== undefined) removeAbortable(this.#signal, this.#waiter)
+  }
+}

@@ -1,0 +1,20 @@
+// Hides the passwords of URLs in text of other code, such as an error that a user's work throws.
+// Errors of this library have none.
+
+/**
+ * The most characters of a text that are looked at; the rest is left out. If this is larger, a huge
+ * text takes longer; if it is smaller, more of a text is lost.
+ */
+const MOST = 20_000
+
+/**
+ * Matches the login of a URL, which may have a `/` in it. Leaves out `file:` URLs: they have no
+ * login, and their path may have an `@`.
+ */
+const LOGIN = /\b(?!file:)([a-z][a-z0-9+.-]{0,30}:\/\/)\S{0,1000}@/gi
+/** Matches a value in the query of a URL that may be a secret. */
+const SECRET = /([?&](?:auth|pass|pwd|secret|token)\w{0,30}=)[^\s&]*/gi
+
+export function withoutLogins(text: string): string {
+  return text.slice(0, MOST).replace(LOGIN, '$1…@').replace(SECRET, '$1…')
+}

@@ -1,0 +1,328 @@
+//! Defines the numbers that JavaScript and native code exchange. This is the only list of them.
+//!
+//! `scripts/generate-protocol.mjs` reads this file and writes `lib/native/protocol.ts`. It
+//! understands only the two forms that this file uses: an enum in `numbers!`, and a constant. Run
+//! it after each change.
+
+#![allow(dead_code, reason = "native code never needs some numbers, and reads or writes only some enums")]
+
+/// Declares enums whose values cross the bridge as their numbers.
+macro_rules! numbers {
+    ($(
+        $(#[$enum_doc:meta])*
+        enum $name:ident { $($(#[$value_doc:meta])* $value:ident = $number:literal,)+ }
+    )+) => {$(
+        $(#[$enum_doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum $name { $($(#[$value_doc])* $value = $number,)+ }
+
+        impl $name {
+            /// Returns the value that has this number.
+            pub const fn from_number(number: u32) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$value),)+
+                    _ => None,
+                }
+            }
+
+            /// Returns its number.
+            pub const fn number(self) -> u32 {
+                self as u32
+            }
+        }
+    )+};
+}
+
+/// Counts the numbers of an operation: its code, its slot, and the values `a` to `e`.
+pub const OPERATION_LENGTH: usize = 7;
+/// Selects the operation in a code. The other bits of a code are flags.
+pub const OPERATION_MASK: u32 = 15;
+/// Counts the numbers of a record: its slot, its kind, and the values `a` and `b`.
+pub const RECORD_LENGTH: usize = 4;
+
+/// Names no client: clients are counted from 1.
+pub const NO_CLIENT: u32 = 0;
+/// The `wait` of an acquire that does not wait. With Infinity, it waits until the client closes.
+pub const NO_WAIT: i32 = -1;
+/// The `maxHold` of a lease that may be held for any time.
+pub const NO_MAX_HOLD: u32 = 0;
+/// The `ttl` of a renewal or a detachment that uses the lease's own.
+pub const OWN_TTL: u32 = 0;
+/// The first [`Phase`] of a lost lease.
+pub const FIRST_LOSS: u32 = 4;
+/// Marks an [`ErrorKind`] whose error has the votes of a quorum. Its text is then JSON:
+/// `{ message, votes: [{ store, vote, message }] }`, and `vote` is a word or an [`ErrorKind`].
+pub const WITH_VOTES: u32 = 32;
+
+numbers! {
+    /// The operations. Each has a slot and up to five values. Its texts follow in their order.
+    ///
+    /// Operations marked "new slot" begin the slot; the others name the slot of a lease or of a
+    /// pending operation. The records that answer an operation are behind the arrow.
+    enum Operation {
+        /// a: client, b: ttl in ms, c: wait in ms or `NO_WAIT`, d: maxHold in ms or `NO_MAX_HOLD`,
+        /// e: see `Most`; texts: key, and trace with `Flag.Traced`; new slot -> Acquired, and then
+        /// the slot is the lease's | Busy | TimedOut | Failed | Closed | Cancelled
+        Acquire = 0,
+        /// -> Released | Failed | Lost
+        Release = 1,
+        /// a: ttl in ms or `OWN_TTL` -> Renewed | RenewFailed | Lost
+        Renew = 2,
+        /// -> the slot's last record, of any kind
+        Cancel = 3,
+        /// a: client; new slot -> Done | Failed
+        Ping = 4,
+        /// a: client; text: key; new slot -> Inspected | Failed
+        Inspect = 5,
+        /// a: client; new slot -> Done
+        CloseClient = 6,
+        /// a: client, b: ttl in ms, c: maxHold in ms or `NO_MAX_HOLD`, d: fence; texts: key, token,
+        /// and trace with `Flag.Traced`; new slot -> Acquired, and then the slot is the lease's,
+        /// with Shortened before it if need be | Lost | Failed | Closed | Cancelled
+        Adopt = 7,
+        /// a: ttl in ms or `OWN_TTL` -> Detached | RenewFailed, and the lease stays held | Lost
+        Detach = 8,
+        /// a: client, b: ttl in ms; new slot -> Diagnosed | Failed
+        Diagnose = 9,
+        /// a: client; text: key; new slot -> Released | Failed
+        Break = 10,
+        /// a: client, b: how many locks at most; text: pattern; new slot -> Listed | Failed
+        List = 11,
+        /// a: client; no slot, no answer
+        DrainClient = 12,
+        /// No answer
+        StopRenewing = 13,
+    }
+
+    /// Bits that are added to the code of an acquire or an adoption.
+    enum Flag {
+        /// The engine does not renew the lease.
+        NoRenewal = 16,
+        /// The engine reports its renewals: AutoRenewed
+        ReportRenewals = 32,
+        /// The last text is the `traceparent` of the current trace.
+        Traced = 64,
+        /// The lease lives until its ttl ends, even if this process is gone. Without this bit, the
+        /// embedded store frees the lease as soon as this process is gone.
+        OutlivesProcess = 128,
+        /// The lease belongs to a section, which a drain lets end.
+        Section = 256,
+        /// The ttl of the adoption comes from its ticket.
+        TicketTtl = 512,
+        /// The acquire does not wait for a store that can't grant leases.
+        FailFast = 1024,
+    }
+
+    /// How many clients may hold a lock at a time. A number between these two is the places of
+    /// a semaphore.
+    enum Most {
+        /// One exclusive holder.
+        Exclusive = 0,
+        /// Any number.
+        Readers = 4_294_967_295,
+    }
+
+    /// The kinds of records about a slot. "Last": no record of the slot follows. A text is an
+    /// index, for `Bridge.text`.
+    enum RecordKind {
+        /// a: fence
+        Acquired = 0,
+        /// Last
+        Busy = 1,
+        /// a: 1 if its own client holds the lock; last
+        TimedOut = 2,
+        /// a: see `ErrorKind`, b: text; last
+        Failed = 3,
+        /// Last
+        Closed = 4,
+        /// Last
+        Cancelled = 5,
+        /// a: 1 if the store still knew the lease, or if the lock to break was held; last
+        Released = 6,
+        /// a: phase, b: one more than the text with the JSON of its last renewal's failure, or 0;
+        /// last
+        Lost = 7,
+        /// No values
+        Renewed = 8,
+        /// a: see `ErrorKind`, b: text
+        RenewFailed = 9,
+        /// No values
+        AutoRenewed = 10,
+        /// a: 1, b: text with JSON; or 0 if the lock is free; last
+        Inspected = 11,
+        /// Last
+        Done = 12,
+        /// Last
+        Detached = 13,
+        /// a: text with JSON
+        Breaker = 14,
+        /// a: 1, b: text with JSON; last
+        Diagnosed = 15,
+        /// a: 1, b: text with JSON; last
+        Listed = 16,
+        /// a: the ttl in ms of the lease that is being adopted, if it is shorter than its ticket
+        /// says
+        Shortened = 17,
+        /// a: see `Availability`
+        Availability = 18,
+    }
+
+    /// Says whether the store can grant leases, as its circuit breakers know it.
+    enum Availability {
+        /// The store can grant leases, as far as the client knows.
+        Usable = 0,
+        /// The store has refused several acquires in a row.
+        Refusing = 1,
+        /// Requests fail at once, and are not sent.
+        Away = 2,
+    }
+
+    /// The phases of a lease. From [`FIRST_LOSS`] on, it is lost.
+    enum Phase {
+        /// Asked for, not yet granted.
+        Pending = 0,
+        /// Held until its deadline.
+        Held = 1,
+        /// Held until its deadline, but not renewed, because the JavaScript thread does not answer.
+        Stalled = 2,
+        /// The holder gave it back.
+        Released = 3,
+        /// The lease was not renewed in time, or was held for its `maxHold`.
+        Expired = 4,
+        /// Another client holds the lock.
+        Taken = 5,
+        /// The store does not know it any more.
+        Missing = 6,
+        /// The JavaScript thread did not answer for `maxStall`.
+        StalledTooLong = 7,
+        /// The client was closed.
+        Closed = 8,
+    }
+
+    /// Why a request to a store failed. From `Denied` on, the error does not pass by itself.
+    enum ErrorKind {
+        /// No connection.
+        Unreachable = 0,
+        /// No answer in time, or too few replicas in time.
+        Timeout = 1,
+        /// The server will answer soon.
+        Loading = 2,
+        /// The server takes no writes.
+        ReadOnly = 3,
+        /// The server is short of memory or disk.
+        Full = 4,
+        /// User, password or rights are wrong.
+        Denied = 5,
+        /// The server is no store that can be used.
+        Unsupported = 6,
+        /// The key is not a lock.
+        WrongType = 7,
+        /// A bug in the store or in this library.
+        Internal = 8,
+        /// The server's certificate is not trusted.
+        Untrusted = 9,
+        /// Too few nodes of a quorum.
+        Quorum = 10,
+    }
+
+    /// What happens to a lock worker; `src/worker.rs` says what each event means.
+    enum WorkerEvent {
+        /// Begin to campaign.
+        Start = 0,
+        /// End.
+        Stop = 1,
+        /// The lock was granted.
+        Granted = 2,
+        /// Another client holds the lock.
+        Busy = 3,
+        /// The store failed.
+        Unavailable = 4,
+        /// A sleep has ended.
+        Rested = 5,
+        /// The lease is lost.
+        Lost = 6,
+        /// The work failed, or gave the lease away.
+        WorkFailed = 7,
+        /// The work has ended.
+        WorkEnded = 8,
+        /// The release has ended.
+        Released = 9,
+    }
+
+    /// What the driver of a lock worker has to do; `src/worker.rs` says what each effect means.
+    enum WorkerEffect {
+        /// Ask for the lock, and do not wait for it.
+        TryAcquire = 0,
+        /// Wait in the queue for the lock.
+        Queue = 1,
+        /// Do nothing for the retry interval.
+        Sleep = 2,
+        /// Begin the work.
+        StartWork = 3,
+        /// End the work.
+        EndWork = 4,
+        /// Release the lease.
+        Release = 5,
+        /// Cancel what TryAcquire, Queue or Sleep began.
+        Cancel = 6,
+        /// The worker has come to rest.
+        Rest = 7,
+    }
+}
+
+impl Operation {
+    /// Returns the operation that a code names; `None` for one that this version does not know.
+    pub const fn of_code(code: u32) -> Option<Self> {
+        Self::from_number(code & OPERATION_MASK)
+    }
+}
+
+impl Flag {
+    /// Returns true if `code` has the flag.
+    pub const fn is_in(self, code: u32) -> bool {
+        code & self.number() != 0
+    }
+}
+
+impl RecordKind {
+    /// The kinds that other records of their slot follow.
+    pub const FOLLOWED: [Self; 7] = [
+        Self::Acquired,
+        Self::Renewed,
+        Self::RenewFailed,
+        Self::AutoRenewed,
+        Self::Breaker,
+        Self::Shortened,
+        Self::Availability,
+    ];
+
+    /// Returns true if no record of the slot follows.
+    pub fn is_last(self) -> bool {
+        !Self::FOLLOWED.contains(&self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lost_phases_are_the_last_ones() {
+        assert_eq!(Phase::Expired.number(), FIRST_LOSS);
+        assert_eq!(Phase::Released.number() + 1, FIRST_LOSS);
+    }
+
+    #[test]
+    fn a_code_names_its_operation_whatever_flags_it_has() {
+        let flags =
+            [Flag::NoRenewal, Flag::ReportRenewals, Flag::Traced, Flag::OutlivesProcess, Flag::Section];
+        let flags = flags.into_iter().chain([Flag::TicketTtl, Flag::FailFast]);
+        let all = flags.clone().map(Flag::number).sum::<u32>();
+        for number in 0..=OPERATION_MASK {
+            let operation = Operation::of_code(number + all);
+            assert_eq!(operation.map(Operation::number), (number <= 13).then_some(number));
+            assert!(flags.clone().all(|flag| flag.is_in(number + all) && !flag.is_in(number)));
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Held leases: leases from the grant to the loss or the release. Touches its own map and the
+//! states that it shares with JavaScript threads, reads the settings of the [`Clients`], and uses
+//! the timers of the [`Context`].
+//!
+//! - this file: grants, ends and hand-offs;
+//! - [`grant`]: how a lease comes to its holder;
+//! - [`renewals`]: how leases are kept alive.
+
+mod grant;
+pub mod renewals;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+pub use self::grant::{Grant, grant_ttl};
+use super::clean_ups::PossibleLease;
+use super::clients::Clients;
+use super::context::Context;
+use super::waiters::Waiter;
+use crate::engine::command::Outcome;
+use crate::engine::ids::{ClientId, CohortId, OpId, StoreId};
+use crate::engine::known_lease::KnownLease;
+use crate::engine::stats::Stats;
+use crate::lease::hand_off::HandOffBudget;
+use crate::lease::{Fence, Instant, Key, LossReason, Phase, Token, Ttl};
+use crate::mutants::{self, Mutant};
+use crate::store::StoreError;
+
+/// The shortest time in which a renewal may fail, however short the ttl is.
+const SHORTEST_RENEWAL_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// A lease while it is held.
+pub struct HeldLease {
+    pub client: ClientId,
+    pub store: StoreId,
+    pub key: Key,
+    pub token: Token,
+    fence: Fence,
+    state: Arc<KnownLease>,
+    pub stats: Arc<Stats>,
+    ttl: Ttl,
+    /// When it ends because of `maxHold`, even if it is renewed.
+    end: Option<Instant>,
+    auto_renew: bool,
+    report: bool,
+    /// Whether a section runs under the lease.
+    section: bool,
+    /// Whether the thread was asked for a sign of life ahead of the next renewal.
+    questioned: bool,
+    /// The latest time at which the store lets the lease expire. Renewals without an answer count.
+    store_expiry: Instant,
+    /// When its holder has to treat it as lost if it is not renewed. Ignores `maxHold`.
+    deadline: Instant,
+    /// When to renew next.
+    renew_at: Instant,
+    /// Whether it was taken up on a notice, and no renewal has succeeded since.
+    taken_up: bool,
+    /// The data for handing it on within the process, if it belongs to a cohort.
+    hand_off: Option<HandOffBudget>,
+    /// Whether an automatic renewal is on its way.
+    renewing: bool,
+    /// Whether more fences are on their way.
+    reserving: bool,
+    /// Whether it is being detached. A renewal during that time would take it back.
+    detaching: bool,
+    /// True if the holder has asked to detach the lease. Then the end of the client does not
+    /// release it: the store may have detached the lease although the request failed here.
+    outlives: bool,
+    /// Whether the lease was [adopted](super::adoptions).
+    adopted: bool,
+    failures: u32,
+    wake: Instant,
+}
+
+impl HeldLease {
+    /// Returns the cohort of the lease's holder.
+    pub fn cohort(&self) -> CohortId {
+        (self.client, self.key.clone())
+    }
+
+    /// Returns the ttl that the lease has until the next renewal.
+    fn current_ttl(&self) -> Ttl {
+        if self.taken_up { self.ttl.min(grant_ttl()) } else { self.ttl }
+    }
+
+    /// Returns the last fence that a holder got under the lease's token, if that is known. Each
+    /// hand-off gives a larger fence than the one before. For an adopted lease, that fence is not
+    /// known: the ticket of an earlier version may contain a smaller fence than was used.
+    pub fn last_used(&self) -> Option<Fence> {
+        if mutants::is(Mutant::HandOffsForgotten) {
+            return Some(Fence::NONE);
+        }
+        (!self.adopted).then_some(self.fence)
+    }
+
+    /// Returns the latest time at which the store lets the lease expire.
+    pub fn expiry(&self, now: Instant) -> Instant {
+        self.store_expiry.max(now)
+    }
+
+    /// Returns whether the lease may live on without its client.
+    pub fn outlives(&self) -> bool {
+        self.outlives
+    }
+
+    /// Returns what may be left of the lease at the store after it has ended here.
+    pub fn left_at_store(self, now: Instant) -> PossibleLease {
+        let until = self.expiry(now);
+        let Self { client, store, key, token, .. } = self;
+        PossibleLease { client, store, key, token, from_ticket: None, until, straggler: false }
+    }
+
+    /// Returns until when waiters that want `ttl` may hand the lease on among themselves, as far as
+    /// is known at `now`. Ignores the number of fences.
+    fn keeps_until(&self, ttl: Ttl, now: Instant) -> Instant {
+        // A lease that is being detached may belong to another process by now, and the store's
+        // answer would end it for its holder. A lease that its holder has renewed for longer than
+        // the others want is not handed on: they would hold it for as long.
+        if self.detaching || self.store_expiry > now + renewal_span(ttl) {
+            return now;
+        }
+        // The next holder needs time for a renewal.
+        self.deadline - self.current_ttl().as_duration() / 4
+    }
+
+    /// Returns the fence for handing the lease on at `now` to a waiter that wants `ttl`. Returns
+    /// `None` if the lease has to go back to the store.
+    pub fn take_fence(&mut self, ttl: Ttl, now: Instant) -> Option<Fence> {
+        if self.keeps_until(ttl, now) <= now {
+            return None;
+        }
+        self.take_promised_fence(now)
+    }
+
+    /// Returns the next fence of the hand-offs that were left to the JavaScript thread.
+    pub fn take_promised_fence(&mut self, now: Instant) -> Option<Fence> {
+        self.hand_off.as_mut()?.take(now)
+    }
+
+    /// Returns what the JavaScript thread needs to hand the lease on to waiters that want `ttl`:
+    /// the fences, and until when. Returns `None` if the lease has an end of its own, which no
+    /// other holder may share.
+    pub fn hand_offs(&self, ttl: Ttl, now: Instant) -> Option<(HandOffBudget, Instant)> {
+        if self.end.is_some() {
+            return None;
+        }
+        let budget = self.hand_off.clone()?;
+        let until = budget.ends().min(self.keeps_until(ttl, now));
+        Some((budget, until))
+    }
+
+    /// Takes the lease from its holder, for the next one with `fence`.
+    pub fn pass_on(&mut self, fence: Fence) -> Grant {
+        Grant {
+            token: self.token,
+            fence,
+            deadline: self.deadline,
+            store_expiry: self.store_expiry,
+            renew_at: self.renew_at,
+            taken_up: self.taken_up,
+            adopted: false,
+            renewing: self.renewing,
+            reserving: self.reserving,
+            hand_off: self.hand_off.take(),
+        }
+    }
+}
+
+/// Returns how long a renewal may take.
+fn renewal_timeout(ttl: Ttl) -> Duration {
+    SHORTEST_RENEWAL_TIMEOUT.max(ttl.as_duration() / 3)
+}
+
+/// Returns how long the store may keep a lease after a renewal was sent.
+fn renewal_span(ttl: Ttl) -> Duration {
+    renewal_timeout(ttl) + ttl.as_duration()
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct HeldLeases {
+    leases: FxHashMap<OpId, HeldLease>,
+}
+
+impl HeldLeases {
+    /// Adds a lease with its holder. Tells the holder if `tell`. If a JavaScript thread handed the
+    /// lease on, it has already told the holder.
+    pub fn start(&mut self, waiter: Waiter, grant: Grant, tell: bool, clients: &Clients, cx: &mut Context) {
+        let Waiter { acquire, store, stats, .. } = waiter;
+        let op = acquire.op;
+        let end = acquire.max_hold.map(|span| cx.now + span);
+        if tell {
+            acquire.state.grant(end.map_or(grant.deadline, |end| end.min(grant.deadline)));
+            stats.acquired.up();
+            stats.held.up();
+        }
+        let (fence, token) = (grant.fence, grant.token);
+        let mut held = HeldLease {
+            client: acquire.client,
+            store,
+            key: acquire.key,
+            token,
+            fence,
+            state: acquire.state,
+            stats,
+            ttl: acquire.ttl,
+            end,
+            auto_renew: acquire.auto_renew,
+            report: acquire.report,
+            section: acquire.section,
+            questioned: false,
+            store_expiry: grant.store_expiry,
+            deadline: grant.deadline,
+            renew_at: grant.renew_at,
+            taken_up: grant.taken_up,
+            hand_off: grant.hand_off,
+            renewing: grant.renewing,
+            reserving: grant.reserving,
+            detaching: false,
+            outlives: false,
+            adopted: grant.adopted,
+            failures: 0,
+            wake: Instant::default(),
+        };
+        held.schedule(op, clients, cx);
+        self.leases.insert(op, held);
+        if tell {
+            cx.settle(op, Outcome::Acquired(fence, token));
+        }
+    }
+
+    pub fn get(&self, op: OpId) -> Option<&HeldLease> {
+        self.leases.get(&op)
+    }
+
+    pub fn contains(&self, op: OpId) -> bool {
+        self.leases.contains_key(&op)
+    }
+
+    /// Returns whether `op` holds a lease of `token`.
+    pub fn has(&self, op: OpId, token: Token) -> bool {
+        self.leases.get(&op).is_some_and(|held| held.token == token)
+    }
+
+    /// Removes a lease that its holder has released, or that is handed on.
+    pub fn release(&mut self, op: OpId) -> Option<HeldLease> {
+        let held = self.leases.remove(&op)?;
+        held.stats.held.down();
+        held.stats.released.up();
+        Some(held)
+    }
+
+    /// Removes a lease that the JavaScript thread has handed on. Does not count it as gone: the
+    /// next holder has the lease now.
+    pub fn take_handed_on(&mut self, op: OpId) -> Option<HeldLease> {
+        self.leases.remove(&op)
+    }
+
+    /// Ends a lease whose holder has lost it, and tells the holder. If the store still has the
+    /// lease, it ends by its ttl. This does not release it: the holder's work may still run, and
+    /// the next holder would work at the same time.
+    pub fn lose(&mut self, op: OpId, reason: LossReason, cx: &mut Context) -> Option<HeldLease> {
+        let held = self.end(op)?;
+        held.stats.lost.up();
+        cx.settle(op, Outcome::Lost(reason));
+        Some(held)
+    }
+
+    /// Ends a lease whose state is *lost*. If the holder has released the lease, that command is on
+    /// its way here.
+    pub fn lose_if_lost(&mut self, op: OpId, cx: &mut Context) -> Option<HeldLease> {
+        match self.leases.get(&op)?.state.phase(cx.now) {
+            Phase::Lost(reason) => self.lose(op, reason, cx),
+            _ => None,
+        }
+    }
+
+    /// Ends a lease because its client does, and tells the holder, unless the holder has released
+    /// the lease itself: that command was given before this one.
+    pub fn close(&mut self, op: OpId, cx: &mut Context) -> Option<HeldLease> {
+        let state = &self.leases.get(&op)?.state;
+        let Phase::Lost(reason) = state.lose(cx.now, LossReason::Closed) else { return None };
+        self.lose(op, reason, cx)
+    }
+
+    /// Ends a lease whose grant the caller will never see, because it cancelled.
+    pub fn abort(&mut self, op: OpId, now: Instant) -> Option<HeldLease> {
+        let held = self.end(op)?;
+        held.state.release(now);
+        held.stats.aborted.up();
+        Some(held)
+    }
+
+    fn end(&mut self, op: OpId) -> Option<HeldLease> {
+        let held = self.leases.remove(&op)?;
+        held.stats.held.down();
+        Some(held)
+    }
+
+    /// Marks all leases of a store as lost, and keeps them from being handed on. Returns them. All
+    /// JavaScript threads can read the new states at once, before the engine tells them one after
+    /// the other.
+    pub fn mark_lost(&mut self, store: StoreId, now: Instant) -> Vec<OpId> {
+        let mut lost: Vec<OpId> =
+            self.leases.iter().filter(|(_, held)| held.store == store).map(|(op, _)| *op).collect();
+        lost.sort_unstable();
+        for op in &lost {
+            if let Some(held) = self.leases.get_mut(op) {
+                held.hand_off = None;
+                held.state.lose(now, LossReason::Missing);
+            }
+        }
+        lost
+    }
+
+    /// Returns the leases of the store, sorted by their ends.
+    pub fn by_deadline(&self, store: StoreId) -> Vec<OpId> {
+        let held = self.leases.iter().filter(|(_, held)| held.store == store);
+        let mut held: Vec<(Instant, OpId)> = held.map(|(op, held)| (held.deadline, *op)).collect();
+        held.sort_unstable();
+        held.into_iter().map(|(_, op)| op).collect()
+    }
+
+    /// Returns the leases of the clients. Leaves out leases of sections unless `sections` is true.
+    pub fn of_clients(&self, clients: &[ClientId], sections: bool) -> Vec<OpId> {
+        let is_meant = |held: &HeldLease| clients.contains(&held.client) && (sections || !held.section);
+        self.leases.iter().filter(|(_, held)| is_meant(held)).map(|(op, _)| *op).collect()
+    }
+
+    /// Returns whether waiters elsewhere are known to wait for the lease.
+    pub fn others_wait(&self, op: OpId) -> bool {
+        let budget = self.leases.get(&op).and_then(|held| held.hand_off.as_ref());
+        budget.is_some_and(HandOffBudget::others_wait)
+    }
+
+    /// Renews the lease at once after a bug has interrupted an operation on it.
+    pub fn resume(&mut self, op: OpId, error: StoreError, cx: &mut Context) {
+        if let Some(held) = self.leases.get_mut(&op) {
+            held.renewing = false;
+            held.renew_at = cx.now;
+            held.wake_now(op, cx);
+        }
+        cx.settle(op, Outcome::RenewFailed(error));
+    }
+
+    /// Returns when the lease is due.
+    pub fn due_at(&self, op: OpId) -> Option<Instant> {
+        self.leases.get(&op).map(|held| held.wake)
+    }
+
+    pub fn len(&self) -> usize {
+        self.leases.len()
+    }
+
+    #[cfg(test)]
+    pub fn ttl_of(&self, op: OpId) -> Ttl {
+        self.leases[&op].ttl
+    }
+}

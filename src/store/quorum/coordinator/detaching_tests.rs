@@ -1,0 +1,77 @@
+//! Tests detachments that follow right after the grant of the lease.
+
+use super::adopting_tests::{KEY, TestNetwork, adopt_with_fence, ttl};
+use super::*;
+use crate::lease::Token;
+
+fn acquire(token: Token) -> Request {
+    Request::Acquire(AcquireRequest::new(KEY.into(), token, ttl(), "holder".into()))
+}
+
+fn detach(token: Token, fence: Fence) -> Request {
+    Request::Detach { key: KEY.into(), token, ttl: ttl(), fence, own_ttl: ttl() }
+}
+
+/// Lets the first client acquire a lease in a network with a far node n2. Returns the lease's
+/// fence.
+fn acquire_without_far_node(network: &mut TestNetwork, token: Token) -> Fence {
+    network.ask(0, 1, acquire(token));
+    network.live(3);
+    match network.settled(0, 1) {
+        Ok(Reply::Acquired { fence, .. }) => fence,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn far_node() -> TestNetwork {
+    TestNetwork::new(2, 3, |_, node| if node == 2 { 20_000 } else { 500 })
+}
+
+#[test]
+fn a_node_that_grants_late_with_a_larger_fence_gets_a_note() {
+    let (mut network, token, other) = (far_node(), Token::random(), Token::random());
+    // The next fence of n2 is larger than those of the other nodes.
+    let now = network.now;
+    let accept = Request::Accept { key: KEY.into(), token: other, fence: Fence(500), count: 1 };
+    let release = Request::Release { key: KEY.into(), token: other, used: None };
+    for request in [acquire(other), accept, release] {
+        network.nodes[2].apply(request, now, 1).unwrap();
+    }
+    let fence = acquire_without_far_node(&mut network, token);
+    assert!(fence < Fence(500));
+    network.ask(0, 2, detach(token, fence));
+    network.live(200);
+    assert_eq!(network.settled(0, 2), Ok(Reply::Renewed { block: None }));
+    network.down = vec![1];
+    network.ask(1, 1, adopt_with_fence(token, Token::random(), fence));
+    network.live(1_000);
+    let answer = network.settled(1, 1);
+    assert!(
+        matches!(&answer, Ok(Reply::Adopted(lease)) if lease.first == fence),
+        "the ticket is adopted with n0 and n2: {answer:?}"
+    );
+    network.down.clear();
+    network.live(9_000);
+    assert_eq!(network.coordinators[0].concerns(), 0);
+}
+
+#[test]
+fn a_silent_node_delays_a_detachment_by_half_of_its_time_at_most() {
+    let (mut network, token) = (far_node(), Token::random());
+    network.silent = vec![2];
+    let fence = acquire_without_far_node(&mut network, token);
+    network.ask(0, 2, detach(token, fence));
+    assert!(network.coordinators[0].is_busy());
+    // The whole batch has 2 s.
+    network.live(1_002);
+    assert_eq!(network.settled(0, 2), Ok(Reply::Renewed { block: None }));
+}
+
+#[test]
+fn a_detachment_does_not_wait_if_all_nodes_have_answered() {
+    let (mut network, token) = (TestNetwork::new(1, 3, |_, _| 500), Token::random());
+    let fence = acquire_without_far_node(&mut network, token);
+    network.ask(0, 2, detach(token, fence));
+    network.live(1);
+    assert_eq!(network.settled(0, 2), Ok(Reply::Renewed { block: None }));
+}

@@ -1,0 +1,77 @@
+//! Gives an adopter the nodes that still have its ticket after the adoption, and frees them when
+//! the adopter releases the lease.
+//!
+//! An adoption ends as soon as most nodes have confirmed it. The other nodes may have the ticket:
+//! another adopter claimed them and gave them back later, or they were away. They may also have the
+//! claim of an adopter that died. A node with either token refuses the adopter. After the adopter's
+//! release, it refuses all clients until the ticket ends.
+//!
+//! So the quorum asks these nodes to move the lease from the ticket to the adopter. It asks several
+//! times within the first 5 s, because another adopter may give a node back in that time. It asks
+//! again whenever a node answers a renewal with [`Absence::Taken`](crate::store::Absence::Taken).
+//! If a node answers with the claim of another adopter, the quorum moves the lease from that claim.
+//! The node counts from the next renewal on. If all nodes have confirmed the adoption, the quorum
+//! sends nothing.
+//!
+//! **Why there are never two holders.** Once most nodes have confirmed an adopter, the ticket is
+//! used up. These nodes have the adopter's token. Only the adopter's process gives them back to the
+//! ticket, and only if its caller does not have the lease. Until then, only a minority of the nodes
+//! has the ticket or a claim to it. So no other adopter gets a majority, whether or not that
+//! adopter still lives when its claim moves. A move takes a node only from the ticket or from a
+//! claim to the ticket. So a move that arrives late can't take a node from a client that acquired
+//! the lock after the adopter, or from a later adopter.
+//!
+//! **Why a ticket does not come back.** A move does not change when the lease ends at the node, and
+//! does nothing if the node does not have the token that the move names. So a move revives no lease
+//! that was released or has ended: it only replaces the token. After the adopter has released its
+//! lease, the quorum still sends the moves that are pending, and one to each node that is not known
+//! to have the adopter's token. If such a node answers that the adopter's token has the lease now,
+//! the quorum releases that token there. Releasing the ticket instead would not find the claim of
+//! an adopter that died. A move that was sent before the release may arrive after it, so the quorum
+//! releases the adopter's token at these nodes in any case.
+//!
+//! **Why moves do not disturb later adoptions.** If the adopter detaches the lease, its token is
+//! the next ticket. Moves of the first ticket then add nodes to that ticket, and take none from its
+//! adopter. If the adopter's process gives the lease back to the first ticket, it sends no more
+//! moves from that ticket. A node that a late move gives to the adopter is given back, too. Moves
+//! go only to nodes that did not confirm the adopter, so most nodes have the ticket even before
+//! that.
+//!
+//! **What is left.** If an adopter dies after a minority of the nodes has confirmed it, its own
+//! token stays there. A node can't distinguish that token from the token of another client, so the
+//! token stays until it ends.
+
+use super::super::lease_nodes::{EndedLease, LeaseTerms};
+use super::super::pending_releases::TokenChange;
+use super::Coordinator;
+use crate::lease::Instant;
+use crate::mutants::{self, Mutant};
+
+impl Coordinator {
+    /// Adds for `node` the move from the used ticket to the adopter, if the lease that the request
+    /// `id` has renewed was adopted.
+    pub(super) fn move_ticket(&mut self, now: Instant, id: u64, node: usize) {
+        let Some(pending) = self.pending_requests.get(&id) else { return };
+        let Some((adopter, _)) = pending.vote_round.request.lease() else { return };
+        let Some(LeaseTerms { key, ticket: Some(ticket), .. }) = self.lease_nodes.terms(now, adopter) else {
+            return;
+        };
+        if !mutants::is(Mutant::TicketLeftBehind) {
+            let change = TokenChange::ticket(key.clone(), *ticket, adopter);
+            self.pending_releases.add_move(now, node, change, false);
+        }
+    }
+
+    /// Releases the ticket of an adopted lease that has ended, at each node that may still have it.
+    pub(super) fn release_ticket(&mut self, now: Instant, ended: Option<&EndedLease>) {
+        let Some(EndedLease { key, token, ticket: Some((ticket, nodes)), .. }) = ended else { return };
+        if mutants::is(Mutant::TicketKeptAfterRelease) {
+            return;
+        }
+        for node in (0..self.nodes.count()).filter(|node| nodes & 1 << node != 0) {
+            // Another adopter may give the node back to the ticket only after the first request.
+            let change = TokenChange { release: true, ..TokenChange::ticket(key.clone(), *ticket, *token) };
+            self.pending_releases.add_move(now, node, change, true);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Explains to users why connecting failed: the server can't be reached, the client does not trust
+//! the server, or the server does not trust the client.
+
+use std::io;
+
+use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
+
+use super::address::RedisAddress;
+use super::fault;
+use crate::store::printable::printable;
+use crate::store::{StoreError, StoreErrorKind, Tls};
+
+/// The most names of a certificate that messages show.
+const MOST_NAMES: usize = 5;
+/// The most characters of such a name that messages show.
+const MOST_NAME: usize = 100;
+const DAY: u64 = 86_400;
+
+/// Returns the error for a server that can't be reached because of `error`.
+pub fn unreachable(address: &RedisAddress, error: &io::Error) -> StoreError {
+    if let Some(said) = error.get_ref().and_then(|error| error.downcast_ref::<TlsError>()) {
+        return not_secure(address, said);
+    }
+    let (kind, advice) = match error.kind() {
+        io::ErrorKind::PermissionDenied => (StoreErrorKind::Denied, "check the rights of the socket"),
+        io::ErrorKind::ConnectionRefused => (StoreErrorKind::Unreachable, "is the server up?"),
+        io::ErrorKind::NotFound => (StoreErrorKind::Unreachable, "is the server up, with this unix socket?"),
+        _ => (StoreErrorKind::Unreachable, "check the host and the network"),
+    };
+    StoreError::not_done(kind, format!("{address} can't be reached ({error}): {advice}"))
+}
+
+/// Returns the error for a server that ended the connection during the TLS handshake.
+pub fn broken_off(address: &RedisAddress, error: &io::Error) -> StoreError {
+    let message = format!(
+        "{address} can't be reached ({error}): it hung up instead of beginning TLS; does that port speak TLS, and is \
+         the server up?"
+    );
+    StoreError::not_done(StoreErrorKind::Unreachable, message)
+}
+
+/// Returns the error for a server that does not speak TLS.
+pub fn no_tls(address: &RedisAddress) -> StoreError {
+    let message = format!(
+        "{address} speaks no TLS: set tls-port there (in a cluster also tls-cluster yes, without which its nodes name \
+         their plain ports), or write redis:// if the way to it needs no protection"
+    );
+    StoreError::not_done(StoreErrorKind::Unsupported, message)
+}
+
+/// Returns the error for a server that speaks only TLS.
+pub fn wants_tls(address: &RedisAddress) -> StoreError {
+    let message = format!(
+        "{address} speaks TLS: write rediss:// instead of redis:// (rediss-sentinel:// for Sentinel, \
+         rediss-cluster:// for a cluster)"
+    );
+    StoreError::not_done(StoreErrorKind::Unsupported, message)
+}
+
+/// Returns the error for a TLS handshake that failed with `error`.
+fn not_secure(address: &RedisAddress, error: &TlsError) -> StoreError {
+    let tls = address.tls.clone().unwrap_or_default();
+    let (kind, why) = match error {
+        TlsError::InvalidCertificate(error) => (StoreErrorKind::Untrusted, untrusted(address, &tls, error)),
+        TlsError::NoCertificatesPresented => {
+            (StoreErrorKind::Untrusted, "it shows no certificate".to_owned())
+        }
+        TlsError::AlertReceived(alert) => refused(&tls, *alert),
+        TlsError::InvalidMessage(InvalidMessage::InvalidContentType) => return no_tls(address),
+        TlsError::PeerIncompatible(_) => {
+            (StoreErrorKind::Unsupported, format!("TLS 1.2 or 1.3 is needed, with a modern cipher ({error})"))
+        }
+        _ => (StoreErrorKind::Unsupported, format!("what it says is no TLS that we understand ({error})")),
+    };
+    let what = match kind {
+        StoreErrorKind::Untrusted => "can't be trusted",
+        StoreErrorKind::Denied => "does not trust us",
+        _ => "can't be reached over TLS",
+    };
+    StoreError::not_done(kind, format!("{address} {what}: {why}"))
+}
+
+/// Says why the client does not trust the server's certificate.
+fn untrusted(address: &RedisAddress, tls: &Tls, error: &CertificateError) -> String {
+    match error {
+        CertificateError::BadSignature => {
+            "its certificate is not signed by the authority of that name that is trusted here; was that authority made again?".into()
+        }
+        CertificateError::UnknownIssuer if tls.has_own_authorities() => {
+            "none of the authorities in tls.ca signed its certificate".into()
+        }
+        CertificateError::UnknownIssuer => "its certificate is of an unknown issuer, whom this system does not \
+                                            trust; give the certificate of that authority as tls.ca"
+            .into(),
+        CertificateError::ExpiredContext { time, not_after } => {
+            let ago = span(time.as_secs().saturating_sub(not_after.as_secs()));
+            format!("its certificate expired {ago} ago (or the clock here is wrong); renew it there")
+        }
+        CertificateError::Expired => "its certificate has expired; renew it there".into(),
+        CertificateError::NotValidYetContext { time, not_before } => {
+            let left = span(not_before.as_secs().saturating_sub(time.as_secs()));
+            format!("its certificate is not valid yet, but in {left}; is the clock here right?")
+        }
+        CertificateError::NotValidYet => {
+            "its certificate is not valid yet; is the clock here right?".into()
+        }
+        CertificateError::NotValidForNameContext { expected, presented } => format!(
+            "its certificate is made for another name: for {}, not for {}; connect to that, or give it as \
+             tls.servername",
+            names(address, presented),
+            if address.hides_host { "the host".into() } else { expected.to_str() }
+        ),
+        CertificateError::Revoked => "its certificate was revoked".into(),
+        CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "its certificate is that of an authority itself (CA:TRUE), not one made for a server; make it one that is \
+             signed by that authority"
+                .into()
+        }
+        other => format!("its certificate can't be used ({other})"),
+    }
+}
+
+/// Says why the server ended the TLS handshake.
+fn refused(tls: &Tls, alert: AlertDescription) -> (StoreErrorKind, String) {
+    use AlertDescription as Alert;
+    match alert {
+        Alert::CertificateRequired => {
+            (StoreErrorKind::Denied, "it wants a client certificate; give one as tls.cert and tls.key".into())
+        }
+        Alert::HandshakeFailure if !tls.has_identity() => (
+            StoreErrorKind::Denied,
+            "it broke off; most likely it wants a client certificate: give one as tls.cert and tls.key".into(),
+        ),
+        Alert::CertificateExpired if tls.has_identity() => {
+            (StoreErrorKind::Denied, "our client certificate (tls.cert) has expired".into())
+        }
+        Alert::UnknownCA if tls.has_identity() => (
+            StoreErrorKind::Denied,
+            "our client certificate (tls.cert) was refused: it is not signed by an authority that the server \
+             trusts (its tls-ca-cert-file)"
+                .into(),
+        ),
+        Alert::BadCertificate
+        | Alert::UnsupportedCertificate
+        | Alert::CertificateRevoked
+        | Alert::CertificateUnknown
+        | Alert::AccessDenied
+        | Alert::DecryptError
+        | Alert::HandshakeFailure
+            if tls.has_identity() =>
+        {
+            (StoreErrorKind::Denied, format!("our client certificate (tls.cert) was refused ({alert:?})"))
+        }
+        Alert::UnrecognisedName => {
+            (StoreErrorKind::Untrusted, "it knows nobody of that name; check the host and tls.servername".into())
+        }
+        Alert::ProtocolVersion => (StoreErrorKind::Unsupported, "TLS 1.2 or 1.3 is needed".into()),
+        other => (StoreErrorKind::Unsupported, format!("it broke off the handshake ({other:?})")),
+    }
+}
+
+/// Returns the names that a certificate is made for, in plain form: `DnsName("a")` becomes a.
+fn names(address: &RedisAddress, presented: &[String]) -> String {
+    let plain = |name: &String| {
+        let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
+        fault::without_secrets(address, name, &printable(inner.trim_matches('"'), MOST_NAME)).to_owned()
+    };
+    match presented.len() {
+        0 => "none (it has no subjectAltName)".into(),
+        count => {
+            let more = if count > MOST_NAMES { ", …" } else { "" };
+            presented.iter().take(MOST_NAMES).map(plain).collect::<Vec<_>>().join(", ") + more
+        }
+    }
+}
+
+/// Returns a time in words, such as `2 days`.
+fn span(seconds: u64) -> String {
+    let (count, unit) = match seconds {
+        DAY.. => (seconds / DAY, "day"),
+        3600.. => (seconds / 3600, "hour"),
+        60.. => (seconds / 60, "minute"),
+        _ => (seconds, "second"),
+    };
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+}

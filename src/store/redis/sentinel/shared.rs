@@ -1,0 +1,60 @@
+//! What the client knows of all sentinels that it listens to.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::super::address::RedisAddress;
+use super::super::budget::Budget;
+use super::master_tracker::MasterTracker;
+use super::sentinel_list::{AdmittedSentinel, SentinelList};
+use super::survey::MasterClaim;
+
+/// Holds what the tasks of all sentinels share.
+pub struct Shared<'a, F: Fn()> {
+    /// The name of our master at the sentinels.
+    pub name: &'a str,
+    pub master_tracker: &'a MasterTracker,
+    pub switched: F,
+    /// Takes further sentinels that the sentinel list has admitted.
+    pub found: UnboundedSender<(AdmittedSentinel, RedisAddress)>,
+    pub budget: &'a Arc<Budget>,
+    pub sentinel_list: &'a RefCell<SentinelList>,
+    /// The number of each sentinel that the client listens to, by the sentinel's id. The id shows
+    /// that a host name and an IP address are the same sentinel.
+    pub heard: RefCell<HashMap<String, usize>>,
+}
+
+impl<F: Fn()> Shared<'_, F> {
+    /// Notes that the master is at `new` from now on. `epoch` is the epoch in which this server
+    /// became the master, if known.
+    pub fn switch(&self, new: (String, u16), epoch: Option<u64>) {
+        self.master_tracker.switch(new, epoch);
+        (self.switched)();
+    }
+
+    /// Switches to the master that the sentinels name, if that one is newer than ours. Returns true
+    /// if it is.
+    pub fn follow_newer(&self) -> bool {
+        let newer = self.master_tracker.newer_master();
+        let is_newer = newer.is_some();
+        if let Some(MasterClaim { master, epoch }) = newer {
+            self.switch(master, Some(epoch));
+        }
+        is_newer
+    }
+
+    /// Lets grants count without an answer of the sentinel with that number.
+    pub fn give_up(&self, number: usize) {
+        self.master_tracker.survey(|survey| survey.failed(number));
+        self.follow_newer();
+    }
+
+    /// Forgets the id of the sentinel with that number. The client may listen to this sentinel at
+    /// another address from now on.
+    pub fn forget_id(&self, number: usize) {
+        self.heard.borrow_mut().retain(|_, heard| *heard != number);
+    }
+}
