@@ -80,8 +80,8 @@ export interface LockRequestOptions<
   onBusy?: ((refusal: Refusal, request: Request, response: Response, next: Next) => unknown) | undefined
   /**
    * Answers 503 itself, like `onBusy`. Default: a small `application/problem+json`, and if the
-   * store is the reason, for the first such request a process warning with the code
-   * `LEASEHOLD_STORE_UNAVAILABLE`.
+   * store is the reason, for the first such request with this client a process warning with the
+   * code `LEASEHOLD_STORE_UNAVAILABLE`.
    */
   onUnavailable?: ((refusal: Refusal, request: Request, response: Response, next: Next) => unknown) | undefined
   /**

@@ -52,7 +52,7 @@ export interface WithRequestLockOptions<Args extends unknown[], K extends Reques
   /**
    * Answers a request while the store is out of reach, or throws. Default: a `Response` of status
    * 503 with `Retry-After` and a problem+json, and if the store is the reason, for the first such
-   * request a process warning with the code `LEASEHOLD_STORE_UNAVAILABLE`.
+   * request with this client a process warning with the code `LEASEHOLD_STORE_UNAVAILABLE`.
    */
   onUnavailable?: ((refusal: Refusal, ...args: Args) => R | PromiseLike<R>) | undefined
   /**

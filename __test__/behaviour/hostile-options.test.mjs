@@ -117,6 +117,28 @@ test('a signal that throws or calls its listener at once leaves no lease held', 
   await (await locks.acquire('k', { wait: 1_000 })).release()
 })
 
+test('a signal that throws once can abort the next call', async (t) => {
+  const locks = open(t, { store: 'memory:odd-signals' })
+  const held = await locks.acquire('held')
+  const controller = new AbortController()
+  const { signal } = controller
+  const mistake = new Error('a mistake of the signal')
+  for (const key of ['held', ['a', 'held']]) {
+    Object.defineProperty(signal, 'addEventListener', {
+      value: () => {
+        delete signal.addEventListener
+        throw mistake
+      },
+      configurable: true,
+    })
+    await assert.rejects(locks.acquire(key, { signal }), mistake)
+  }
+  const call = assert.rejects(locks.acquire(['a', 'held'], { signal, wait: 5_000 }), { code: 'ERR_LOCK_ABORTED' })
+  controller.abort()
+  await call
+  await held.release()
+})
+
 test('a polluted prototype names no store in the environment', async () => {
   const { LEASEHOLD_URL, REDIS_URL, NODE_ENV } = process.env
   for (const name of ['LEASEHOLD_URL', 'REDIS_URL']) delete process.env[name]

@@ -49,6 +49,20 @@ for (const [name, start] of Object.entries(middlewares)) {
     assert.doesNotMatch(message + cause.stack, /hunter2/)
   })
 
+  test(`${name} warns once for each client, also if each request has its own middleware`, async (t) => {
+    const warnings = warningsOf(t, CODE)
+    for (let expected = 1; expected <= 2; expected++) {
+      const down = createLockClient({ store: 'redis://127.0.0.1:1' })
+      atEnd(t, () => down.close())
+      for (let i = 0; i < 3; i++) {
+        const send = await start(t, down, { key: () => 'k', wait: 200 })
+        assert.equal((await send()).status, 503)
+      }
+      await setImmediate()
+      assert.equal(warnings.length, expected)
+    }
+  })
+
   test(`${name} does not warn if onUnavailable is set, or the lock is held, or the client was closed`, async (t) => {
     const warnings = warningsOf(t, CODE)
     const down = createLockClient({ store: 'redis://127.0.0.1:1' })

@@ -171,6 +171,20 @@ os.setxattr(${JSON.stringify(path)}, 'system.posix_acl_access', value)`
     assert.equal(readFileSync(path).length, 0, 'the file stays as it is')
   })
 
+  test("in a user namespace, another user's lock file is refused if its group has no number of its own", (t) => {
+    const path = inOpenFolder(t)
+    const launcher = ['unshare', '--user', '--map-root-user']
+    if (spawnSync('setpriv', [...asUser(US).slice(1), ...launcher, 'true']).status !== 0) {
+      return t.skip('a user without rights can make no user namespace here')
+    }
+    // The group of the directory has a number there. The two other groups have the same number.
+    chownSync(dirname(path), ROOT, US)
+    plantFile(path, { mode: 0o600 })
+    if (!allow(US, path)) return t.skip('no setfacl, no python3, or no access lists on this file system')
+    assertDenied(tryAs(path, { group: GROUP, launcher }), /not shared with a group of this process/)
+    assert.equal(readFileSync(path).length, 0, 'the file stays as it is')
+  })
+
   test("another user's lock file is refused for root, too", (t) => {
     const path = inOpenFolder(t)
     plantFile(path, { mode: 0o600 })

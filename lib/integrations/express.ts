@@ -29,7 +29,7 @@ export function lockRequest(
   if (handler !== undefined) checkFunction('handler', handler)
   const { key, until } = options
   const reader = new KeyReader(rules, 'lockRequest', options.onInvalid !== undefined)
-  const outages = new OutageWarning('lockRequest', options.onUnavailable !== undefined)
+  const outages = new OutageWarning(locks, 'lockRequest', options.onUnavailable !== undefined)
   const hold = new HoldTime()
 
   async function handle(request: Request, response: ServerResponse, next: Next): Promise<void> {

@@ -34,7 +34,7 @@ export function withRequestLock(
   checkFunction('handler', handler)
   const { key, until } = options
   const reader = new KeyReader(rules, 'withRequestLock', options.onInvalid !== undefined)
-  const outages = new OutageWarning('withRequestLock', options.onUnavailable !== undefined)
+  const outages = new OutageWarning(locks, 'withRequestLock', options.onUnavailable !== undefined)
   const hold = new HoldTime()
 
   function refuse(refusal: Refusal | InvalidKeys, args: Args): unknown {

@@ -21,7 +21,10 @@ const ONCE: { once: boolean } = Object.assign(Object.create(null), { once: true 
 
 const listeners = new WeakMap<AbortSignal, AbortListener>()
 
-/** Calls `waiter` when `signal` aborts, until {@link removeAbortable} is called. */
+/**
+ * Calls `waiter` when `signal` aborts, until {@link removeAbortable} is called. Throws what the
+ * signal throws.
+ */
 export function addAbortable(signal: AbortSignal, waiter: Abortable): void {
   const known = listeners.get(signal)
   if (known !== undefined) {
@@ -34,7 +37,13 @@ export function addAbortable(signal: AbortSignal, waiter: Abortable): void {
     for (const each of waiting) each[onAbort](signal)
   }
   listeners.set(signal, { waiting, listener })
-  signal.addEventListener('abort', listener, ONCE)
+  try {
+    signal.addEventListener('abort', listener, ONCE)
+  } catch (error) {
+    // Later calls must not rely on a listener that the signal does not have.
+    listeners.delete(signal)
+    throw error
+  }
 }
 
 /** Undoes {@link addAbortable}. Removes the listener of the signal with the last waiter. */

@@ -28,6 +28,8 @@ const MOST: usize = 16;
 
 /// The addresses, with port 0, or the error.
 type Found = Result<Arc<[SocketAddr]>, (ErrorKind, Arc<str>)>;
+/// The host and the port.
+type Server = (String, u16);
 type Resolve = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
 /// The lookups of the stores of one server. Copies share their limit.
@@ -47,8 +49,7 @@ struct Inner {
 impl NameLookups {
     /// Returns the lookups of the stores whose URLs name the server at this host and port.
     pub fn of(host: &str, port: u16) -> Self {
-        static OF_SERVERS: LazyLock<Mutex<HashMap<(String, u16), Weak<Inner>>>> =
-            LazyLock::new(Mutex::default);
+        static OF_SERVERS: LazyLock<Mutex<HashMap<Server, Weak<Inner>>>> = LazyLock::new(Mutex::default);
         let mut of_servers = OF_SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
         let server = (host.to_owned(), port);
         // A lookup that runs keeps the lookups of its server alive.

@@ -22,7 +22,8 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use super::super::diagnosis::Exposure;
 use super::identity;
 use super::trust::{
-    BESIDE, GROUP_WRITE, OTHERS_WRITE, Rights, is_in_open_directory, is_mapped, is_trusted, is_usable_beside,
+    BESIDE, GROUP_WRITE, OTHERS_WRITE, Rights, is_in_open_directory, is_mapped, is_mapped_group, is_trusted,
+    is_usable_beside,
 };
 
 /// The mode of a new file. The operating system still removes the bits of the umask.
@@ -150,8 +151,12 @@ pub fn check_planted(path: &Path, real: &Path, database: Option<&Metadata>) -> i
     ))
 }
 
-/// Returns whether this process is in `group`.
+/// Returns whether this process is in `group`. In a user namespace, a group without a number of its
+/// own may be any group.
 fn is_member(group: u32) -> bool {
+    if !is_mapped_group(group) {
+        return false;
+    }
     let own = std::iter::once(rustix::process::getegid());
     own.chain(rustix::process::getgroups().unwrap_or_default()).any(|own| own.as_raw() == group)
 }

@@ -76,15 +76,22 @@ pub fn is_trusted(file: &Rights, database: Option<&Rights>, is_open: bool, this:
 /// Returns false if `user` may stand for several users. In a user namespace, all users whom the
 /// namespace does not map have the same number: see user_namespaces(7).
 pub fn is_mapped(user: u32) -> bool {
-    /// Linux uses this number unless `/proc/sys/kernel/overflowuid` has another one.
+    is_mapped_by("/proc/self/uid_map", "/proc/sys/kernel/overflowuid", user)
+}
+
+/// Returns false if `group` may stand for several groups: see [`is_mapped`].
+pub fn is_mapped_group(group: u32) -> bool {
+    is_mapped_by("/proc/self/gid_map", "/proc/sys/kernel/overflowgid", group)
+}
+
+/// Returns false if `id` is the number in the file `overflow`, unless `map` maps all numbers.
+fn is_mapped_by(map: &str, overflow: &str, id: u32) -> bool {
+    /// Linux uses this number unless the file has another one.
     const OVERFLOW: u32 = 65_534;
     let read = |path| std::fs::read_to_string(path).ok();
-    let overflow = || read("/proc/sys/kernel/overflowuid")?.trim().parse().ok();
-    let maps_all = || {
-        let map = read("/proc/self/uid_map")?;
-        Some(map.split_ascii_whitespace().eq(["0", "0", "4294967295"]))
-    };
-    user != overflow().unwrap_or(OVERFLOW) || maps_all().unwrap_or(true)
+    let overflow = read(overflow).and_then(|number| number.trim().parse().ok());
+    let maps_all = || Some(read(map)?.split_ascii_whitespace().eq(["0", "0", "4294967295"]));
+    id != overflow.unwrap_or(OVERFLOW) || maps_all().unwrap_or(true)
 }
 
 #[cfg(test)]
