@@ -13,7 +13,7 @@ import { startRedis } from '../support/servers.mjs'
 
 /** A wait that is longer than each of these tests, in ms. */
 const LONG = 120_000
-const HASTY = { failFast: true, wait: LONG }
+const FAIL_FAST = { failFast: true, wait: LONG }
 
 const clientOf = (t, store, options = {}) => {
   const client = createLockClient({ store, storeTimeout: 500, ...options })
@@ -80,7 +80,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
         for (let i = 0; i < 5; i++) {
           const { ms, error } = await within(
             name,
-            timed(() => call(locks, HASTY)),
+            timed(() => call(locks, FAIL_FAST)),
           )
           assert.ok(error instanceof StoreUnavailableError, `${name}: ${error?.stack}`)
           const { reason, message } = patient.error
@@ -90,17 +90,17 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
         assert.ok(Math.min(...times) < 50, `${name}: ${times} ms`)
       }
       // The option of the client counts for calls that have none of their own.
-      const hasty = clientOf(t, server.url(), HASTY)
-      const { ms } = await timed(() => assert.rejects(hasty.acquire('k'), StoreUnavailableError))
+      const failing = clientOf(t, server.url(), FAIL_FAST)
+      const { ms } = await timed(() => assert.rejects(failing.acquire('k'), StoreUnavailableError))
       assert.ok(ms < 2_000, `${ms} ms`)
-      const waits = hasty.acquire('k', { failFast: false })
+      const waits = failing.acquire('k', { failFast: false })
       const back = reported(locks, 'closed')
       await mend(server)
       await back
       const lease = await within('the call that waits', waits, 5_000)
       await lease.release()
       for (const [name, call] of Object.entries(CALLS)) {
-        const held = await within(name, call(hasty, {}), 5_000)
+        const held = await within(name, call(failed, {}), 5_000)
         await held?.release?.()
       }
     })
@@ -111,7 +111,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
       const held = await holder.acquire(['k', 'few'], { ttl: 60_000 })
       const calls = Object.entries(CALLS).filter(([name]) => name !== 'once')
       const settled = calls.map(([name, call]) =>
-        call(locks, HASTY).then(
+        call(locks, FAIL_FAST).then(
           () => [name, 'acquired'],
           (error) => [name, error.name],
         ),
@@ -151,7 +151,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     await locks.ready()
     await server.freeze()
     const opened = reported(locks, 'open')
-    const pending = locks.acquire('late', { ...HASTY, ttl: 60_000 })
+    const pending = locks.acquire('late', { ...FAIL_FAST, ttl: 60_000 })
     const failed = assert.rejects(pending, StoreUnavailableError)
     await untilOpen(other)
     await opened
@@ -175,7 +175,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     await once(relay, 'listening')
     atEnd(t, () => relay.close())
     const locks = clientOf(t, `redis://127.0.0.1:${relay.address().port}`)
-    const lease = await locks.acquire('k', HASTY)
+    const lease = await locks.acquire('k', FAIL_FAST)
     assert.equal(locks.stats().errors, 1)
     assert.ok(count > 1)
     await lease.release()
@@ -192,7 +192,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     await server.start()
     await sleep(1_000)
     assert.notEqual(locks.stats().stores[0].state, 'closed', 'no request, no probe')
-    const lease = await locks.acquire('k', HASTY)
+    const lease = await locks.acquire('k', FAIL_FAST)
     await lease.release()
     assert.equal(locks.stats().stores[0].state, 'closed')
   })
@@ -204,15 +204,15 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     const refusing = reported(locks, 'refusing')
     await server.ask('CONFIG', 'SET', 'maxmemory', 1)
     // The third refusal opens the breaker. Until then, calls try again.
-    await assert.rejects(within('the first call', locks.acquire('k', HASTY), 5_000), { reason: 'full' })
+    await assert.rejects(within('the first call', locks.acquire('k', FAIL_FAST), 5_000), { reason: 'full' })
     await refusing
     for (const [name, call] of Object.entries(CALLS)) {
       // A full Redis grants shared leases of a new key.
       if (/semaphore|read/.test(name)) continue
-      await assert.rejects(within(name, call(locks, HASTY), 2_000), { reason: 'full' }, name)
+      await assert.rejects(within(name, call(locks, FAIL_FAST), 2_000), { reason: 'full' }, name)
     }
     await server.ask('CONFIG', 'SET', 'maxmemory', 0)
-    const lease = await locks.acquire('k', HASTY)
+    const lease = await locks.acquire('k', FAIL_FAST)
     await lease.release()
   })
 
@@ -225,15 +225,15 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     await locks.ready()
     await servers[0].kill()
     await untilOpen(locks)
-    for (let i = 0; i < 3; i++) await (await locks.acquire('k', HASTY)).release()
+    for (let i = 0; i < 3; i++) await (await locks.acquire('k', FAIL_FAST)).release()
     const held = await locks.acquire('held')
-    const waiting = assert.rejects(locks.acquire('held', HASTY), (error) => {
+    const waiting = assert.rejects(locks.acquire('held', FAIL_FAST), (error) => {
       assert.ok(error instanceof QuorumError, error.stack)
       assert.equal(error.votes.length, 3)
       return true
     })
     const pausing = assert.rejects(
-      locks.acquire('held', { ...HASTY, retry: { retries: Infinity, minDelay: LONG } }),
+      locks.acquire('held', { ...FAIL_FAST, retry: { retries: Infinity, minDelay: LONG } }),
       QuorumError,
     )
     await until('the calls to wait', () => locks.stats().waiting === 1 && locks.stats().contended >= 2)
@@ -244,14 +244,14 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     const times = []
     for (const [name, call] of Object.entries(CALLS)) {
       if (name === 'semaphore') continue
-      const { ms, error: hasty } = await within(
+      const { ms, error: failed } = await within(
         name,
-        timed(() => call(locks, HASTY)),
+        timed(() => call(locks, FAIL_FAST)),
       )
-      assert.ok(hasty instanceof QuorumError, `${name}: ${hasty?.stack}`)
-      assert.equal(hasty.message, error.message, name)
+      assert.ok(failed instanceof QuorumError, `${name}: ${failed?.stack}`)
+      assert.equal(failed.message, error.message, name)
       assert.deepEqual(
-        hasty.votes.slice(0, 2).map(({ vote }) => vote),
+        failed.votes.slice(0, 2).map(({ vote }) => vote),
         ['unreachable', 'unreachable'],
       )
       times.push(ms)
@@ -260,7 +260,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     const back = reported(locks, 'closed')
     await servers[0].start()
     await back
-    await (await within('a lock', locks.acquire('k', HASTY), 5_000)).release()
+    await (await within('a lock', locks.acquire('k', FAIL_FAST), 5_000)).release()
     await held.release().catch(() => {})
   })
 

@@ -205,9 +205,9 @@ describe('process: time-outs at a silent server', {
     const failure = calls[0].catch((error) => error)
     // The clients of a server share its breaker. The breaker opens before the waiter misses a
     // reply.
-    const hasty = clientOf(t, server.url(), { storeTimeout: 300 })
-    while (hasty.stats().stores[0].state === 'closed') {
-      await assert.rejects(hasty.tryAcquire('j'), StoreUnavailableError)
+    const impatient = clientOf(t, server.url(), { storeTimeout: 300 })
+    while (impatient.stats().stores[0].state === 'closed') {
+      await assert.rejects(impatient.tryAcquire('j'), StoreUnavailableError)
     }
     const error = await failure
     assert.ok(error instanceof LockTimeoutError, error?.stack)

@@ -129,8 +129,8 @@ fn a_request_that_waits_for_a_probe_is_answered_within_its_own_time_out() {
         sleep(IDLE + TIMEOUT).await;
         world.fake.behavior.set(ServerBehavior::Hangs);
         let began = Instant::now();
-        let hasty = world.breaker_store.clone().execute(vec![acquire()], Duration::from_millis(100)).await;
-        assert!(hasty[0].is_err());
+        let answers = world.breaker_store.clone().execute(vec![acquire()], Duration::from_millis(100)).await;
+        assert!(answers[0].is_err());
         assert!(began.elapsed() <= Duration::from_millis(102), "{:?}", began.elapsed());
     });
 }

@@ -73,10 +73,10 @@ fn shape_of(seed: u64, about: About) -> (Shape, Duration) {
         } else {
             1_000
         };
-        (Shape { nodes, lossy, rolling, hasty: false, breakers }, trouble)
+        (Shape { nodes, lossy, rolling, returns_early: false, breakers }, trouble)
     } else {
         (
-            Shape { nodes: 1, lossy: false, rolling: false, hasty: false, breakers },
+            Shape { nodes: 1, lossy: false, rolling: false, returns_early: false, breakers },
             if is_long { 10_000 } else { 500 },
         )
     };

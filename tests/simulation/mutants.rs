@@ -21,7 +21,7 @@ enum Wrong {
     /// A wrong rule.
     Rules(Mutant),
     /// A wrong world: nodes that have lost their data come back at once.
-    Hasty,
+    EarlyReturn,
 }
 
 /// Returns true if the schedule fails with the wrong variant.
@@ -30,7 +30,7 @@ fn fails(wrong: Wrong, seed: u64, about: About) -> bool {
     mutants::seed_tokens(seed);
     match wrong {
         Wrong::Rules(mutant) => mutants::set(Some(mutant)),
-        Wrong::Hasty => shape = Shape { lossy: true, hasty: true, ..shape },
+        Wrong::EarlyReturn => shape = Shape { lossy: true, returns_early: true, ..shape },
     }
     let result = catch_unwind(AssertUnwindSafe(|| World::new(seed, shape, trouble).run()));
     mutants::set(None);
@@ -51,7 +51,7 @@ fn seed_of_rare(wrong: Wrong) -> Option<u64> {
         Wrong::Rules(Mutant::RepairDoesNotWait) => Some(78),
         Wrong::Rules(Mutant::DetachedTooSoon) => Some(139),
         Wrong::Rules(Mutant::GrantAfterStopKept) => Some(136),
-        Wrong::Hasty => Some(341),
+        Wrong::EarlyReturn => Some(341),
         _ => None,
     }
 }
@@ -92,7 +92,7 @@ fn found(wrong: Wrong) -> Option<(u64, About)> {
 #[test]
 fn every_wrong_variant_is_found() {
     let only = std::env::var("LEASEHOLD_MUTANT").unwrap_or_default();
-    let all = Mutant::ALL.map(Wrong::Rules).into_iter().chain([Wrong::Hasty]);
+    let all = Mutant::ALL.map(Wrong::Rules).into_iter().chain([Wrong::EarlyReturn]);
     let wrong: Vec<Wrong> = all.filter(|wrong| format!("{wrong:?}").contains(&only)).collect();
     let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     // Schedules of wrong variants are expected to panic, so print no messages.

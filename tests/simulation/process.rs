@@ -71,7 +71,7 @@ pub struct Process {
     /// True if every second acquire fails fast.
     breakers: bool,
     /// The acquires that fail fast and have not ended.
-    hasty: BTreeSet<u32>,
+    fail_fast: BTreeSet<u32>,
     /// The number of such acquires that failed.
     pub failed_fast: u64,
     /// Its lock worker.
@@ -121,7 +121,7 @@ impl Process {
             crowded,
             tidy,
             breakers: shape.breakers,
-            hasty: BTreeSet::new(),
+            fail_fast: BTreeSet::new(),
             failed_fast: 0,
             campaign: Campaign::default(),
             rng: rng.fork(),

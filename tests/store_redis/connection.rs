@@ -119,13 +119,13 @@ fn a_patient_caller_on_a_shared_connection_gets_the_answer() {
         let store = server.store();
         ask(&store, Request::Ping).await;
         server.signal(Signal::STOP);
-        let hasty = async {
+        let timed_out = async {
             let error = within(&store, 100, inspect("lock:a")).await.unwrap_err();
             assert_eq!(error.kind, StoreErrorKind::TimedOut);
             server.signal(Signal::CONT);
         };
         let patient = within(&store, 10_000, acquire("lock:a", Token::random(), 1_000));
-        let (answer, ()) = tokio::join!(patient, hasty);
+        let (answer, ()) = tokio::join!(patient, timed_out);
         fence(answer.unwrap());
     });
 }

@@ -1,7 +1,7 @@
 // Warns once if a middleware refuses requests because the store can't be used.
 
-import type { Refusal } from '../../../types/http'
 import type * as api from '../../../index'
+import type { Refusal } from '../../../types/http'
 import { FirstWarning } from './first-warning'
 import { isOutage } from './refusal'
 

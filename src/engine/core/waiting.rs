@@ -19,7 +19,7 @@ impl Core {
         };
         // While the store is unusable, an acquire that fails fast gets a queue entry of its own:
         // the one of its cohort may pause, or wait for a silent server.
-        let is_hasty = acquire.fail_fast && self.stores.is_unusable(client.store);
+        let fails_at_once = acquire.fail_fast && self.stores.is_unusable(client.store);
         let mut waiter = Waiter::new(acquire, client.store, client.settings.stats.clone(), self.cx.now);
         waiter.arrival = self.waiters.next_arrival();
         // If the patience is longer than the store's time-out, it starts when the store has
@@ -27,7 +27,7 @@ impl Core {
         // acquire.
         let times_out_first =
             waiter.give_up.is_some_and(|at| at.since(self.cx.now) < client.settings.store_timeout);
-        let may_join_cohort = client.settings.hand_offs > 0 && !is_hasty && waiter.may_join_cohort();
+        let may_join_cohort = client.settings.hand_offs > 0 && !fails_at_once && waiter.may_join_cohort();
         let joined = if may_join_cohort { self.cohorts.join(&waiter.acquire, waiter.arrival) } else { None };
         self.waiters.add(waiter);
         match joined {

@@ -4,8 +4,8 @@
 mod adopting;
 mod detaching;
 mod endings;
-mod holding;
 mod lost;
+mod minority_waits;
 mod open_acquires;
 mod pending_request;
 mod repairing;

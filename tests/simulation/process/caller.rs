@@ -74,7 +74,7 @@ impl Process {
         let max_hold = (!crowd && self.rng.u8(..10) == 0).then(|| ttl.as_duration() * 2);
         let auto_renew = crowd || self.rng.u8(..10) > 1;
         if self.breakers && self.slots.is_multiple_of(2) {
-            self.hasty.insert(self.slots + 1);
+            self.fail_fast.insert(self.slots + 1);
         }
         self.ask(now, key, mode, ttl, wait, max_hold, auto_renew);
     }
@@ -113,7 +113,7 @@ impl Process {
                 auto_renew,
                 report: false,
                 section: false,
-                fail_fast: self.hasty.contains(&self.slots),
+                fail_fast: self.fail_fast.contains(&self.slots),
                 outlives_process: false,
                 holder: None,
                 state: state.clone(),

@@ -40,7 +40,7 @@ impl Process {
                 last => {
                     asked.ended = true;
                     self.has_lost |= matches!(last, Outcome::Lost(_));
-                    if self.hasty.remove(&op.slot) && matches!(last, Outcome::Failed(_)) {
+                    if self.fail_fast.remove(&op.slot) && matches!(last, Outcome::Failed(_)) {
                         self.failed_fast += 1;
                     }
                     if asked.adopted.is_some() && !asked.granted {

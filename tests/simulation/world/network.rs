@@ -109,9 +109,13 @@ impl World {
     }
 
     /// Stops a node for `span`. If it `forgets` its data, it stays away until every lease that it
-    /// knew has ended, except in a hasty world.
+    /// knew has ended, except in a world whose nodes return early.
     pub(super) fn crash(&mut self, node: usize, span: Duration, forgets: bool) {
-        let span = if forgets && !self.shape.hasty { span.max(LONGEST_TTL + LONGEST_TTL / 50) } else { span };
+        let span = if forgets && !self.shape.returns_early {
+            span.max(LONGEST_TTL + LONGEST_TTL / 50)
+        } else {
+            span
+        };
         let there = &mut self.nodes[node];
         there.down_until = self.now + span;
         if forgets {

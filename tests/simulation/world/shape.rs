@@ -13,7 +13,7 @@ pub struct Shape {
     /// world, it may come back without its data.
     pub rolling: bool,
     /// True if a node that lost its data comes back at once. That breaks an assumption of a quorum.
-    pub hasty: bool,
+    pub returns_early: bool,
     /// True if circuit breakers open and close at random, and some acquires fail fast.
     pub breakers: bool,
 }

@@ -21,7 +21,7 @@ impl World {
         self.tell_availability(Availability::Away(refusal()));
     }
 
-    fn hasty(&mut self, change: impl FnOnce(&mut AcquireCommand)) -> Operation {
+    fn acquire_fail_fast(&mut self, change: impl FnOnce(&mut AcquireCommand)) -> Operation {
         self.acquire_with(Wait::Forever, |command| {
             command.fail_fast = true;
             change(command);
@@ -58,13 +58,13 @@ fn when_the_store_goes_away_waiters_end_at_once_in_the_order_of_their_arrival() 
         .ask(Request::Acquire(AcquireRequest::new(key.clone(), token, ttl, "another client".into())))
         .unwrap();
     // One waits in the queue alone, two in a cohort, one for a permit.
-    let alone = world.hasty(|command| command.auto_renew = false);
-    let first = world.hasty(|_| {});
-    let second = world.hasty(|_| {});
-    let reader = world.hasty(|command| command.mode = Mode::Shared { most: 5 });
+    let alone = world.acquire_fail_fast(|command| command.auto_renew = false);
+    let first = world.acquire_fail_fast(|_| {});
+    let second = world.acquire_fail_fast(|_| {});
+    let reader = world.acquire_fail_fast(|command| command.mode = Mode::Shared { most: 5 });
     world.exchange();
     // The answer to this one is not there yet.
-    let asking = world.hasty(|command| command.key = "lock:other".into());
+    let asking = world.acquire_fail_fast(|command| command.key = "lock:other".into());
     let batch = world.only_batch();
     // This one does not fail fast.
     let patient = world.acquire(Wait::Forever);
@@ -85,7 +85,7 @@ fn when_the_store_goes_away_waiters_end_at_once_in_the_order_of_their_arrival() 
 #[test]
 fn an_acquire_that_may_have_been_granted_is_released_until_the_store_has_answered() {
     let mut world = World::new();
-    let asked = world.hasty(|command| command.auto_renew = false);
+    let asked = world.acquire_fail_fast(|command| command.auto_renew = false);
     let batch = world.only_batch();
     world.ask(batch.requests[0].clone()).unwrap();
     world.answer(batch, [timed_out()]);
@@ -101,7 +101,7 @@ fn an_acquire_that_may_have_been_granted_is_released_until_the_store_has_answere
 #[test]
 fn while_the_store_is_usable_a_failure_is_tried_again() {
     let mut world = World::new();
-    let asked = world.hasty(|_| {});
+    let asked = world.acquire_fail_fast(|_| {});
     for _ in 0..5 {
         let batch = world.only_batch();
         world.answer(batch, [refused()]);
@@ -120,7 +120,7 @@ fn while_the_store_is_away_a_later_acquire_asks_once_and_gets_its_error() {
     let silent = world.only_batch();
     world.go_away();
     for mode in [Mode::Exclusive, Mode::Shared { most: 3 }] {
-        let asked = world.hasty(|command| command.mode = mode);
+        let asked = world.acquire_fail_fast(|command| command.mode = mode);
         let batch = world.only_batch();
         assert!(world.settled().is_empty(), "the store may first look whether its server is back");
         world.answer(batch, [refused()]);
@@ -128,7 +128,7 @@ fn while_the_store_is_away_a_later_acquire_asks_once_and_gets_its_error() {
         assert!(world.batches().is_empty(), "it was certainly not done");
     }
     // The server is back, and the next one finds it.
-    let asked = world.hasty(|_| {});
+    let asked = world.acquire_fail_fast(|_| {});
     world.tell_availability(Availability::Usable);
     let batch = world.only_batch();
     world.answer(batch, [Ok(Reply::Acquired { fence: Fence(1), waiting: 0 })]);
@@ -141,7 +141,7 @@ fn while_the_store_is_away_a_later_acquire_asks_once_and_gets_its_error() {
 fn while_the_store_refuses_a_refused_poll_is_not_repeated_but_waiters_for_a_holder_go_on() {
     let mut world = World::new();
     let full = || StoreError::not_done(StoreErrorKind::Full, "no memory left");
-    let hasty = world.hasty(|_| {});
+    let failing = world.acquire_fail_fast(|_| {});
     let patient = world.acquire(Wait::Forever);
     let batch = world.only_batch();
     world.answer(batch, [queued()]);
@@ -153,7 +153,7 @@ fn while_the_store_refuses_a_refused_poll_is_not_repeated_but_waiters_for_a_hold
     world.pass_until_due();
     let batch = world.only_batch();
     world.answer(batch, [Err(full())]);
-    assert!(matches!(world.outcome_of(hasty.op), Outcome::Failed(error) if error == full()));
+    assert!(matches!(world.outcome_of(failing.op), Outcome::Failed(error) if error == full()));
     // The other waiter of the cohort goes on.
     world.pass_until_due();
     let batch = world.only_batch();
@@ -164,7 +164,7 @@ fn while_the_store_refuses_a_refused_poll_is_not_repeated_but_waiters_for_a_hold
 #[test]
 fn an_outage_of_one_store_ends_nothing_at_another() {
     let mut world = World::new();
-    let asked = world.hasty(|_| {});
+    let asked = world.acquire_fail_fast(|_| {});
     world.core.noticed(world.now, STORE + 1, Notice::Availability(Availability::Away(refusal())));
     assert!(world.settled().is_empty());
     world.exchange();
@@ -176,7 +176,7 @@ fn watchers_are_told_before_waiters() {
     let mut world = World::new();
     let (watch, late) = (world.op(), world.op());
     world.give(Command::Watch { op: watch, client: CLIENT });
-    let asked = world.hasty(|_| {});
+    let asked = world.acquire_fail_fast(|_| {});
     world.go_away();
     let told: Vec<_> = world.settled().into_iter().map(|settled| (settled.op, settled.outcome)).collect();
     assert!(matches!(
