@@ -100,7 +100,7 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
       const lease = await within('the call that waits', waits, 5_000)
       await lease.release()
       for (const [name, call] of Object.entries(CALLS)) {
-        const held = await within(name, call(failed, {}), 5_000)
+        const held = await within(name, call(failing, {}), 5_000)
         await held?.release?.()
       }
     })
