@@ -90,9 +90,10 @@ describe('process: reports of a quorum about a lease', { timeout: 120_000 }, () 
     for (const { holder } of leases) {
       // Make one server forget this lease.
       const entries = await servers[4].ask('HGETALL', '{lock:shared}:holders')
-      const token = entries[entries.findIndex((entry) => entry.endsWith(holder)) - 1]
+      // A note follows the name if the server had granted a smaller fence than the quorum's.
+      const token = entries[entries.findIndex((entry) => entry.split('\u001f')[0].endsWith(holder)) - 1]
       const score = await servers[4].ask('ZSCORE', 'lock:shared', token)
-      await servers[4].ask('ZREM', 'lock:shared', token)
+      assert.equal(Number(await servers[4].ask('ZREM', 'lock:shared', token)), 1, JSON.stringify(entries))
       const info = await locks.inspect('shared')
       const listed = (await locks.list()).locks.find(({ key }) => key === 'shared')
       for (const counts of [info, listed]) {

