@@ -45,8 +45,8 @@ export interface LeaseholdChannels {
    */
   'leasehold:granted': LeaseMessage
   /**
-   * The engine renewed a lease. Only for leases that were asked for while this channel had a
-   * listener.
+   * The engine renewed a lease. Published only for leases that were asked for while this channel
+   * had a listener.
    */
   'leasehold:renewed': LeaseMessage
   /** The holder called release(), or detach() succeeded. The same message as that of `granted`. */

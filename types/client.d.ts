@@ -40,8 +40,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * @throws {StoreUnavailableError | QuorumError} the store could not be reached or used. The call
    * retries faults that may pass until `wait` ends, unless {@link AcquireOptions.failFast} is set
    * @throws {LockAbortedError} `signal` was aborted
-   * @throws {LockLostError} the lease ended before the caller got it: this thread was blocked for
-   * longer, or the lease was one of several and lost while the call waited for the others
+   * @throws {LockLostError} the lease ended before the caller got it: this thread was blocked until
+   * then, or the lease was one of several and was lost while the call waited for the others
    * @throws {LockClosedError} the client was closed
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
    * @throws {RangeError} `ERR_OUT_OF_RANGE`
@@ -62,8 +62,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * Acquires the lock, runs `fn` with the lease, and releases it. If `fn` throws, the call rejects
    * with that error, even if the release fails. If `fn` succeeds and the release fails, only the
    * `'error'` event reports it: the lease then ends by its ttl. The lock is not reentrant: a caller
-   * that holds it waits for it like any other. `fn` may {@link Lease.detach} or release the lease
-   * itself.
+   * that holds the lock and asks for it again waits like any other caller. `fn` may
+   * {@link Lease.detach} or release the lease itself.
    *
    * A function that declares three parameters or more is a {@link LockCallback}: then the call
    * returns nothing, the function gets an error or a lease, and calls `done` to release the lease.
@@ -112,10 +112,10 @@ export interface LockClient extends Emitter<LockClientEvents> {
   /**
    * Returns a lock that up to `permits` leases may hold at a time, across all processes. Each call
    * counts the holders against its own `permits`, so use the same number everywhere. While you
-   * change the number, calls with the larger number get leases in addition to those with the
-   * smaller one, and wait behind a call with the smaller number that finds the lock full. The
-   * semaphore is the lock of that key: while {@link acquire} holds it, no other call does, and no
-   * waiter in the queue overtakes another. This method sends nothing to the store.
+   * change the number, calls with the larger number let in more holders than the smaller number
+   * allows. They wait behind a call with the smaller number that finds the lock full. The semaphore
+   * is the lock of that key: while {@link acquire} holds it, no other call does, and no waiter in
+   * the queue overtakes another. This method sends nothing to the store.
    *
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
    * @param permits 1 to 1 000 000.
@@ -187,7 +187,7 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * and keeps the process alive until you stop it or close the client.
    *
    * If `fn` still runs for an earlier tick, in any process, a new tick waits for it. If the store
-   * fails, the schedule asks again. Both last until the next tick, for `catchUp` at most. Then the
+   * fails, the schedule asks again. Both go on until the next tick, for `catchUp` at most. Then the
    * tick is skipped or missed: nothing runs without the store's answer. `docs/cron.md` says what is
    * promised, and what is not.
    *
@@ -286,8 +286,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
   list(options?: ListOptions): Promise<LockList>
 
   /**
-   * Ends every lease of a lock, and hands the lock to the next waiter. It is for operators, if a
-   * holder hangs: **it breaks what a lock promises.** The client does not ask the holder. The
+   * Ends every lease of a lock, and hands the lock to the next waiter. Operators use it if a holder
+   * hangs: **it breaks what a lock promises.** The client does not ask the holder. The
    * holder learns of the loss at its next renewal, up to a third of its ttl later, by a {@link
    * LockLostError} of reason `missing` or `taken`, and may work at the same time as the next holder
    * until then. Only storage that checks fences refuses its writes at once. The client does not
@@ -341,8 +341,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * The client stops renewing that lease. The end of the section releases it, or its ttl ends it.
    *
    * Resolves when all leases are released or `drain` is over. If the store can't be reached, it
-   * resolves at most 500 ms after that. A second call returns the same promise. If its `drain` ends
-   * sooner, it shortens the first one's.
+   * resolves at most 500 ms after that. A second call returns the same promise. If the `drain` of
+   * the second call ends sooner, it shortens that of the first call.
    *
    * @throws {TypeError} only for a bad option; then the client stays open
    * @throws {RangeError} likewise

@@ -11,12 +11,12 @@ export type LossReason = 'expired' | 'taken' | 'missing' | 'stalled' | 'closed'
 
 /**
  * What is wrong with a store. These may pass by themselves: `unreachable` (no connection),
- * `timeout` (no answer in `storeTimeout`, or of too few replicas; or, over a quorum, several
- * clients kept each other from adopting a ticket), `loading` (the server is starting or busy, or
- * not all sentinels have answered yet), `readonly` (a replica), `full` (memory or disk). These do
- * not: `denied` (user, password, rights, client certificate), `unsupported` (no usable server, or
- * TLS on one side only), `wrongtype` (the key has another type), `internal` (a bug), `untrusted`
- * (the server's certificate: of an unknown issuer, expired, for another name).
+ * `timeout` (no answer in `storeTimeout`, or answers of too few replicas; or, over a quorum,
+ * several clients kept each other from adopting a ticket), `loading` (the server is starting or
+ * busy, or not all sentinels have answered yet), `readonly` (a replica), `full` (memory or disk).
+ * These do not: `denied` (user, password, rights, client certificate), `unsupported` (no usable
+ * server, or TLS on one side only), `wrongtype` (the key has another type), `internal` (a bug),
+ * `untrusted` (the server's certificate: of an unknown issuer, expired, for another name).
  */
 export type StoreUnavailableReason =
   | 'unreachable'
@@ -119,8 +119,8 @@ export class StoreUnavailableError extends LockError {
 
 /**
  * Code `ERR_LOCK_QUORUM`: too few nodes of a quorum could be reached or used to grant or renew a
- * lease, or for another call. The message names the nodes that failed, and why. It is the same for
- * the same failures. `votes` has the answer of each node.
+ * lease, or for another call. The message names the nodes that failed, and why. The message is the
+ * same for the same failures. `votes` has the answer of each node.
  */
 export class QuorumError extends LockError {
   constructor(votes: readonly Vote[], message: string, options?: LockErrorOptions)

@@ -60,8 +60,9 @@ export interface LeaseInfo {
   holder: string | null
   /**
    * The lease's fence; `null` if another library holds the key, or if the lease was just handed to
-   * a waiter that shares it or could not be told. While a process passes the lease between its own
-   * waiters, this is the fence that the store gave; the fences of the later holders are larger.
+   * a waiter that shares the lock or could not be notified. While a process passes the lease
+   * between its own waiters, this is the fence that the store gave; the fences of the later holders
+   * are larger.
    */
   fence: number | null
   /**

@@ -115,9 +115,9 @@ export interface Lease {
 }
 
 /**
- * Leases of several locks, held as one. If one of them is lost, the others are released, but under
- * a section (`withLock`, a request lock) only when the section ends. Inspecting or serializing a
- * `MultiLease` never shows a token.
+ * Leases of several locks, held as one. If one of them is lost, the client releases the others.
+ * Under a section (`withLock`, a request lock), it does so only when the section ends. Inspecting
+ * or serializing a `MultiLease` never shows a token.
  */
 export interface MultiLease {
   /** Which locks: sorted, each once. */

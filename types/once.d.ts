@@ -66,7 +66,8 @@ export type OnceOutcome<T> =
  * The job of a {@link Schedule}.
  *
  * @param lease The lease of the lock with the schedule's name: its fence grows from run to run.
- * With `overlap`, the lease of the tick, whose fence can't be compared with those of other ticks.
+ * With `overlap`, it is the lease of the tick, whose fence can't be compared with those of other
+ * ticks.
  * @param tick The instant at which the tick was due, not the one at which the job began.
  */
 export type ScheduledJob = (lease: Lease, tick: Date) => unknown

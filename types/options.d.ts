@@ -155,8 +155,8 @@ export interface AdoptOptions {
 
 /**
  * A function that works under a lock, in the style of callbacks. The client calls it once, with an
- * error or with the lease. The errors are those with which the promise would reject. If it throws,
- * the client releases the lease, and the error is an uncaught exception.
+ * error or with the lease. The errors are those with which the promise would reject. If the
+ * function throws, the client releases the lease, and the error is an uncaught exception.
  *
  * In TypeScript, declare the function as a `LockCallback`, or its parameters with their types: the
  * compiler does not tell it from a function of a lease by the number of its parameters.

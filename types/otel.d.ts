@@ -13,7 +13,7 @@ export interface InstrumentOptions {
   /**
    * How long a call waits before the client looks up who holds the lock, once for each call, in ms:
    * 1 to 2 147 483 647, or `Infinity` for never. The time is up to twice as long, so that not all
-   * clients look at once. The call's span then has a link to the span of the call that holds the
+   * clients ask at once. The call's span then has a link to the span of the call that holds the
    * lock, in any process, if that call is instrumented, too. The span also has an event
    * `leasehold.blocked` with the `name` of the holder and its fence. The client asks the store once
    * for all calls that wait for one lock, and again at most every `inspectAfter` ms, or every

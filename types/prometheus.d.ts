@@ -22,12 +22,12 @@ export interface CollectOptions {
 
 /**
  * The result of {@link collect}. It ends with `unregister()`, not when the client is closed. If the
- * registry was cleared, it ends with the next call there.
+ * registry was cleared, it ends with the next call of {@link collect} for that registry.
  */
 export interface Collection {
   /**
-   * Removes this client's series from the registry, and with the series of the last client also the
-   * metrics.
+   * Removes this client's series from the registry. After the series of the last client, it also
+   * removes the metrics.
    */
   unregister(): void
 }

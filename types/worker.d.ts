@@ -18,7 +18,7 @@ export interface LockWorker extends Emitter<LockWorkerEvents> {
   /** The lease that the worker holds, or `null`. */
   readonly lease: Lease | null
   /**
-   * Begins to campaign. Does nothing if the worker campaigns already. While the worker stops, it
+   * Begins to campaign. Does nothing if the worker campaigns already. If the worker is stopping, it
    * starts again after that.
    */
   start(): this
@@ -95,8 +95,8 @@ export interface LockWorkerOptions {
   stopTimeout?: Milliseconds | undefined
   /**
    * Begins the work. The worker calls it once per term, that is, each time it gets the lock. Its
-   * promise may be that of the beginning or that of the whole work: when it resolves, the worker
-   * still holds the lease. If it rejects, at any time, the work has failed: `stopWork` runs, the
+   * promise may resolve when the work has begun, or when the whole work is done: the worker still
+   * holds the lease then. If it rejects, at any time, the work has failed: `stopWork` runs, the
    * worker releases the lease and rests for `retryInterval`, so that another one may begin. If your
    * code releases or detaches the lease, the term ends likewise, as `released`.
    *
@@ -121,6 +121,6 @@ export type WorkerState = 'idle' | 'acquiring' | 'waiting' | 'working' | 'pausin
 /**
  * Why work has to end. `stopped`: by {@link LockWorker.stop}. `failed`: `startWork` threw or
  * rejected. `released`: your code called {@link Lease.release} or {@link Lease.detach} (or left an
- * `await using` of the lease). Otherwise why the lease was lost.
+ * `await using` of the lease). The other reasons say why the lease was lost.
  */
 export type StopReason = 'stopped' | 'failed' | 'released' | LossReason

@@ -115,8 +115,8 @@ class SignalListener {
 }
 
 /**
- * The state that all copies share, so that no copy takes the listener of another copy for one of
- * the user.
+ * The state that all copies share, so that no copy takes the listener of another copy for the
+ * user's.
  */
 interface SharedState {
   readonly listeners: Map<NodeJS.Signals, SignalListener>

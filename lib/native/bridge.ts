@@ -144,7 +144,7 @@ export class Bridge {
   }
 
   /**
-   * -> Detached | RenewFailed, and it stays held here | Lost. Not while another detach or renewal
+   * -> Detached | RenewFailed, and the lease stays held | Lost. Not while another detach or renewal
    * of the lease is pending. `ttl`: see `OWN_TTL`.
    */
   detach(slot: number, ttl: number): void {
@@ -204,9 +204,9 @@ export class Bridge {
   }
 
   /**
-   * Tells the engine that JavaScript has ended. The engine still carries out releases and renewals
-   * that were asked for. It grants no acquire any more, and `maxStall` does not apply to the
-   * leases.
+   * Tells the engine that JavaScript has ended. The engine still carries out the releases and
+   * renewals that were requested. It grants no acquire any more, and `maxStall` does not apply to
+   * the leases.
    */
   excuse(): void {
     this.#batch.cross()

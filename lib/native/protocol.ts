@@ -102,8 +102,8 @@ export const Flag = {
 } as const
 
 /**
- * How many clients may hold a lock at a time. A number between these two is the places of
- * a semaphore.
+ * How many clients may hold a lock at a time. A number between these two is the number of
+ * permits of a semaphore.
  */
 export const Most = {
   /** One exclusive holder. */
@@ -265,7 +265,7 @@ export const WorkerEffect = {
   Rest: 7,
 } as const
 
-/** The kinds that other records of their slot follow, as bits. */
+/** The kinds after which other records of their slot may follow, as bits. */
 const FOLLOWED =
   (1 << RecordKind.Acquired) |
   (1 << RecordKind.Renewed) |

@@ -285,7 +285,7 @@ impl Bridge {
         self.texts.get(index as usize).map(String::as_str)
     }
 
-    /// Keeps the process alive until `unhold` was called as often as this.
+    /// Keeps the process alive until `unhold` was called as often as `hold`.
     #[napi(catch_unwind)]
     pub fn hold(&mut self, env: &Env) {
         self.holds = self.holds.saturating_add(1);
@@ -307,7 +307,7 @@ impl Bridge {
     }
 
     /// Tells the engine that JavaScript has ended, but work that it has begun may go on. From then
-    /// on no acquire is granted, `max_stall` does not apply, and the leases are renewed until they
+    /// on, no acquire is granted, `max_stall` does not apply, and the leases are renewed until they
     /// are released.
     #[napi(catch_unwind)]
     pub fn excuse(&self) {

@@ -114,8 +114,8 @@ numbers! {
         FailFast = 1024,
     }
 
-    /// How many clients may hold a lock at a time. A number between these two is the places of
-    /// a semaphore.
+    /// How many clients may hold a lock at a time. A number between these two is the number of
+    /// permits of a semaphore.
     enum Most {
         /// One exclusive holder.
         Exclusive = 0,
@@ -286,7 +286,7 @@ impl Flag {
 }
 
 impl RecordKind {
-    /// The kinds that other records of their slot follow.
+    /// The kinds after which other records of their slot may follow.
     pub const FOLLOWED: [Self; 7] = [
         Self::Acquired,
         Self::Renewed,

@@ -78,8 +78,8 @@ pub async fn connect(address: RedisAddress, role: Role, budget: Arc<Budget>) -> 
         let tears = torn.clone();
         config = config.set_push_sender(move |push: PushInfo| {
             // redis-rs takes this message for the reply to the next command, and then each reply
-            // for that to the next command. The flag is set before that, so no caller gets the
-            // reply of another one.
+            // for the reply to the command after it. The flag is set before that, so no caller gets
+            // the reply of another one.
             if push.kind == PushKind::SUnsubscribe {
                 tears.store(true, Ordering::Relaxed);
             }
@@ -228,8 +228,8 @@ impl HandshakeStep {
         fault.maybe_done = false;
         match (self, fault.kind) {
             // The server refuses this step only while it loads. If the client kept the connection,
-            // it would lack notices for as long as it lasts. So the attempt fails, and the next one
-            // repeats the step.
+            // it would get no notices for as long as the connection lasts. So the attempt fails,
+            // and the next one repeats the step.
             (HandshakeStep::Hello | HandshakeStep::Subscribe, StoreErrorKind::Loading) => Err(fault),
             // This state passes. Keep the connection: until then, the server answers each batch
             // with the error.

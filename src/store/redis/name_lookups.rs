@@ -4,11 +4,12 @@
 //! share these threads. A server that names a thousand hosts whose names take long would otherwise
 //! use all of them, and no other store could connect.
 //!
-//! So there is a limit for each server in a URL: it applies to all hosts that servers name from
-//! there on. Stores of the same server share its limit, also one after the other: the lookups of a
-//! store that was closed may still run. A server on another port of the same host has its own
-//! limit, because it may belong to someone else. The host in the URL itself has no part in the
-//! limit: a store must be able to connect again although its server names hosts without end.
+//! So there is a limit for each server in a URL. It applies to all hosts that this server names,
+//! and that the named servers name in turn. Stores of the same server share its limit, even if one
+//! is opened after another was closed: the lookups of the closed store may still run. A server on
+//! another port of the same host has its own limit, because it may belong to someone else. The host
+//! in the URL itself does not count towards the limit: a store must be able to connect again
+//! although its server names hosts without end.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -89,7 +90,7 @@ impl NameLookups {
     /// Waits until the lookup may start, and starts it, unless another caller did meanwhile.
     async fn start(&self, host: &str) -> Shared<BoxFuture<'static, Found>> {
         let permit = match host == self.0.host {
-            // Only one lookup of it runs at a time.
+            // The stores' own host needs no permit: only one lookup of it runs at a time.
             true => None,
             false => {
                 Some(self.0.permits.clone().acquire_owned().await.expect("the semaphore is never closed"))
@@ -132,7 +133,7 @@ impl Inner {
     }
 }
 
-/// The lookups say nothing about where an address leads.
+/// All lookups are equal: they say nothing about where an address leads.
 impl PartialEq for NameLookups {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -3,15 +3,15 @@
 //! **While a live owner uses the files, no store grants a lease in other files.** A store first
 //! *registers*: it writes into its owner's file which files it has open. Then it *looks* at all
 //! other live owners, and waits as long as one of them uses other files. Two stores A and B with
-//! different files can't both go on. Each looks after it has registered, so the store that
-//! registers last looks after both registrations and sees the other's. (That is Dekker's argument;
-//! the fence below keeps both steps in that order on every processor.)
+//! different files can't both go on. Each looks only once it has registered. So when the store that
+//! registers last looks, both registrations are written, and it sees the other's. (That is Dekker's
+//! argument; the fence below keeps both steps in that order on every processor.)
 //!
 //! An admitted store does not look at the others again. It checks its own files, every
 //! [`CHECK_EVERY`]. Its grants in between are valid, because no other store is admitted meanwhile.
 //! If a name leads elsewhere, the store tells the engine, which marks all leases of the store as
 //! lost. Then the store unlocks its owner's file, and the waiting stores go on. That also frees
-//! what it had in the old files, in case they come back.
+//! what the store had in the old files, in case they come back.
 //!
 //! **Before a store is admitted, it writes nothing into files that others may use.** After the
 //! database is opened and before its log is opened, the names may begin to lead to other files: an

@@ -103,8 +103,8 @@ impl ChangeWatcher {
         notices
     }
 
-    /// Returns the same as [`ChangeWatcher::tell`] if `handed` has all waiters that have not taken
-    /// up their leases. Forgets the other waiters that got a notice.
+    /// Returns the same as [`ChangeWatcher::tell`], for a `handed` that has all waiters that have
+    /// not taken up their leases. Forgets the other waiters that got a notice.
     pub fn tell_all(&mut self, handed: &[HandedLease], now: Instant) -> Vec<Notice> {
         self.notified.retain(|token| handed.iter().any(|handed| handed.token == *token));
         self.tell(handed, now)

@@ -82,7 +82,7 @@ pub fn of_system(path: &Path, error: &io::Error) -> StoreError {
 /// the owners.
 pub fn of_owners(owners: &Path, error: &io::Error) -> StoreError {
     let kind = of_system(owners, error).kind;
-    // The errors of our own checks have an advice already.
+    // The errors of our own checks already say what to do.
     let is_denied = kind == StoreErrorKind::Denied && error.raw_os_error().is_some();
     let advice = if is_denied { owners_advice(owners) } else { String::new() };
     let message = format!(

@@ -1,8 +1,8 @@
 //! The embedded store: one SQLite file, shared by every process of one host.
 //!
 //! - this file: the store as the engine sees it;
-//! - `file_thread`: the one thread that owns the file, so that the engine's never blocks, and
-//!   `job`: a batch on its way to it;
+//! - `file_thread`: the one thread that owns the file, so that the engine's thread never blocks,
+//!   and `job`: a batch on its way to the file's thread;
 //! - `file_location`: where a lock file is, and `opened_file`: the connection to it;
 //! - `session`: one transaction after the other in the opened file, and `session_error`: why one
 //!   was not carried out;

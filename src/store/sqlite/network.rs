@@ -17,8 +17,8 @@ const NETWORK: [(u32, &str); 7] = [
 
 /// The numbers of local file systems, as <linux/magic.h> and the sources of the kernel, ZFS and
 /// bcachefs name them: ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs, ramfs, JFS,
-/// ReiserFS, NILFS2, UBIFS, eCryptfs, NTFS3, FAT and exFAT. Other file systems may have several
-/// kernels: virtual machines share FUSE and virtiofs, and clusters share GFS2, OCFS2, Lustre and
+/// ReiserFS, NILFS2, UBIFS, eCryptfs, NTFS3, FAT and exFAT. Several kernels may use other file
+/// systems: virtual machines share FUSE and virtiofs, and clusters share GFS2, OCFS2, Lustre and
 /// GPFS.
 #[cfg(target_os = "linux")]
 const LOCAL: [u32; 17] = [

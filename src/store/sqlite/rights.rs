@@ -112,8 +112,8 @@ pub fn other_owner(found: &Metadata) -> Option<u32> {
 /// # Errors
 /// If the file belongs to another user than root, and
 ///
-/// - everybody may write it, and it is empty or one of the two directories is one that everybody
-///   may write; or
+/// - everybody may write it, and it is empty or everybody may write the directory of `path` or of
+///   `real`; or
 /// - everybody may write its directory, and it is not shared with a group of this process.
 pub fn check_planted(path: &Path, real: &Path, database: Option<&Metadata>) -> io::Result<()> {
     let Some(database) = database else { return Ok(()) };
