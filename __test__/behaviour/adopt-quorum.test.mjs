@@ -4,7 +4,8 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createLockClient, LockLostError } from 'leasehold'
+import { setImmediate } from 'node:timers/promises'
+import { createLockClient, LockError, LockLostError } from 'leasehold'
 import { until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { startRelay } from '../support/relay.mjs'
@@ -125,3 +126,55 @@ test('the adopter gets a server that was down during the adoption, and then anot
   assert.ok(lease.isHeld)
   assert.equal(await lease.release(), true)
 })
+
+for (const [how, end] of [
+  ['aborts', (_, controller) => controller.abort()],
+  ['closes its client', (locks) => locks.close()],
+]) {
+  test(`an adopter that ${how} before it has seen the lease gives it back to the ticket`, async (t) => {
+    const servers = await Promise.all([0, 1, 2].map(() => startRedis(t)))
+    const store = servers.map((server) => server.url())
+    const open = () => {
+      const locks = createLockClient({ store, ttl: 20_000 })
+      atEnd(t, () => locks.close())
+      return locks
+    }
+    const other = open()
+    let givenBack = 0
+    for (let round = 0; round < 10; round++) {
+      const locks = open()
+      await locks.ready()
+      const key = `${how} ${round}`
+      const lease = await other.acquire(key)
+      const ticket = await lease.detach()
+      const controller = new AbortController()
+      const adoption = locks.adopt(ticket, { signal: controller.signal }).catch((error) => error)
+      // The request leaves this thread, which then does not see the answer for a while.
+      await setImmediate()
+      const blockedUntil = performance.now() + 60
+      while (performance.now() < blockedUntil);
+      await end(locks, controller)
+      const outcome = await adoption
+      if (!(outcome instanceof LockError)) {
+        await outcome.release()
+        continue
+      }
+      givenBack++
+      assert.equal(await other.tryAcquire(key), null, 'no stranger gets the lock')
+      const adopted = await within('the ticket to be adopted', adoptAgain(other, ticket), 5_000)
+      assert.equal(adopted.fence, lease.fence)
+      await adopted.release()
+    }
+    assert.ok(givenBack > 0, 'all adoptions had settled before')
+  })
+}
+
+/** Adopts the ticket, once the adopter that gave up has given the lease back. */
+async function adoptAgain(locks, ticket) {
+  for (;;) {
+    const lease = await locks.adopt(ticket).catch((error) => {
+      if (error.reason !== 'taken') throw error
+    })
+    if (lease) return lease
+  }
+}

@@ -2,7 +2,7 @@
 // closes its store.
 
 import type { ClientContext } from '../lock/client-context'
-import { letLeasesExpire } from '../lock/client-leases'
+import { endAdoptions, letLeasesExpire } from '../lock/client-leases'
 import { bridge } from '../native/records'
 import { answerOf } from './answer'
 import { Drain } from './drain'
@@ -43,6 +43,7 @@ export class Closing {
     const { id, pauses, sections } = this.#context
     // End schedules, workers, and calls that pause between two tries.
     for (const end of pauses) end()
+    endAdoptions(id)
     bridge.drainClient(id)
     const idle = sections.idle()
     this.#drain = new Drain(idle, Math.min(drain, this.#limit))

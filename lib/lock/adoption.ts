@@ -2,7 +2,8 @@
 
 import { isLockError, type LockLostError, notAdoptedError } from '../diagnostics/errors'
 import { slots } from '../native/slots'
-import { Lease, statusFor } from './lease'
+import { Lease } from './lease'
+import { statusFor } from './lease-methods'
 import type { LeaseOwner } from './lease-owner'
 import type { LockRequest } from './lock-request'
 import type { Ticket } from './ticket'

@@ -2,7 +2,8 @@
 
 import type { OwnLeases } from '../diagnostics/contention'
 import { slots } from '../native/slots'
-import { Lease, letExpire, statusFor } from './lease'
+import { Lease } from './lease'
+import { endAdoption, letExpire, statusFor } from './lease-methods'
 
 /** Returns what a client itself knows about the locks `keys` that it holds or waits for. */
 export function ownLeasesOf(client: number, keys: ReadonlySet<string>): ReadonlyMap<string, OwnLeases> {
@@ -26,5 +27,15 @@ export function ownLeasesOf(client: number, keys: ReadonlySet<string>): Readonly
 export function letLeasesExpire(client: number): void {
   for (const lease of slots) {
     if (lease instanceof Lease && lease[statusFor](client) !== undefined) lease[letExpire]()
+  }
+}
+
+/**
+ * Rejects the adoptions of a client that closes. The leases that it has adopted and handed to no
+ * caller go back to their tickets.
+ */
+export function endAdoptions(client: number): void {
+  for (const lease of slots) {
+    if (lease instanceof Lease) lease[endAdoption](client)
   }
 }

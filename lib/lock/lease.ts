@@ -23,21 +23,13 @@ import { checkTtl } from '../util/arguments'
 import { ignore } from '../util/deferred'
 import { defineDispose } from '../util/dispose'
 import { callListener } from '../util/uncaught'
+import { endAdoption, letExpire, statusFor } from './lease-methods'
 import type { LeaseObserver, LeaseOwner } from './lease-owner'
 import type { LockRequest } from './lock-request'
 import { LossSignal } from './loss-signal'
 import { Renewals } from './renewals'
 import { Settlement } from './settlement'
 import { type Ticket, writeTicket } from './ticket'
-
-// Symbols, because users of a lease must not see the methods.
-/** Returns what the lease is to a client; `undefined` if it belongs to another client. */
-export const statusFor: unique symbol = Symbol('leasehold.statusFor')
-/**
- * Stops renewing the lease, which then counts as lost; only its ttl or the end of its section frees
- * the lock.
- */
-export const letExpire: unique symbol = Symbol('leasehold.letExpire')
 
 export class Lease implements api.Lease, SlotOwner, Abortable {
   readonly #owner: LeaseOwner
@@ -60,6 +52,8 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
    * no longer renewed, but only the end of the section releases it.
    */
   #isOverdue = false
+  /** Whether the lease comes from a ticket. */
+  #isAdoption = false
   #loss: LossSignal | undefined
   /**
    * How the last renewal before the loss failed, as native code describes it; `null` if it did not
@@ -100,6 +94,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     const { ttl, maxHold, flags, trace, signal } = request
     if (signal?.aborted) throw abortedError(ticket.key, signal.reason)
     const lease = new Lease(owner, ticket.key, request, undefined)
+    lease.#isAdoption = true
     return lease.#begin(bridge.adopt(owner.id, ticket, ttl, maxHold, flags, trace))
   }
 
@@ -282,7 +277,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
         // User code, called by an earlier record, has aborted the request and released the lease.
         if (this.#released !== undefined) break
         // If the lease was lost while this thread was blocked, the caller must not start work.
-        if (this.#phase === Phase.Held && this.#owner.isDrained) this.#releaseUnseen()
+        if (this.#phase === Phase.Held && this.#owner.isDrained) this.#giveUp(() => closedError(this.#key))
         else if (this.#phase === Phase.Held) this.#handOver()
         else this.#settlement.reject(() => (this.#phase === Phase.Closed ? closedError(this.#key) : this.#endError()))
         break
@@ -353,10 +348,19 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     else report(timeouts.guess(heldHere))
   }
 
-  /** Rejects the request and releases its lease, which no caller has seen. */
-  #releaseUnseen(): void {
-    this.#settlement.reject(() => closedError(this.#key))
-    this.release().catch((error) => this.#owner.failed(error))
+  /** Rejects the request, and gives up the lease that it may have got and no caller has seen. */
+  #giveUp(makeError: () => api.LockError): void {
+    this.#settlement.reject(makeError)
+    // To cancel an adoption that has succeeded gives the lease back to its ticket.
+    if (this.#phase === Phase.Pending || (this.#phase === Phase.Held && this.#isAdoption)) {
+      this.#phase = Phase.Released
+      bridge.cancel(this.#slot)
+    } else this.release().catch((error) => this.#owner.failed(error))
+  }
+
+  [endAdoption](client: number): void {
+    const isUnsettled = this.#phase <= Phase.Held && !this.#isHandedOver
+    if (this.#isAdoption && isUnsettled && this.#owner.id === client) this.#giveUp(() => closedError(this.#key))
   }
 
   #handOver(): void {
@@ -377,15 +381,8 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   }
 
   [onAbort](signal: AbortSignal): void {
-    this.#settlement.reject(() => abortedError(this.#key, signal.reason))
-    if (this.#phase === Phase.Pending) {
-      this.#phase = Phase.Released
-      bridge.cancel(this.#slot)
-    } else {
-      // The lease is granted and not handed over. An earlier record of the batch ran user code, and
-      // that code aborted the signal.
-      this.release().catch((error) => this.#owner.failed(error))
-    }
+    // The lease may be granted: an earlier record of the batch ran code that aborted the signal.
+    this.#giveUp(() => abortedError(this.#key, signal.reason))
   }
 
   toJSON(): object {

@@ -117,7 +117,7 @@ impl Core {
     pub(super) fn give_back_unseen(&mut self, op: OpId) {
         let Some(held) = self.held_leases.abort(op, self.cx.now) else { return };
         self.end_cohort_lease(op, &held);
-        self.clean_up(held.left_at_store(self.cx.now));
+        self.clean_up(held.left_unseen(self.cx.now));
     }
 
     /// Releases a lease that a token may have, and repeats that until the store has answered.
@@ -180,7 +180,7 @@ impl Core {
 
     /// Handles the store's answer to an adoption that was sent at `sent`.
     pub(super) fn adopted(&mut self, store: StoreId, sent: Instant, tag: AdoptTag, answer: Answer) {
-        let (op, client, token) = (tag.op, tag.client, tag.adopter);
+        let (op, client, token, ticket) = (tag.op, tag.client, tag.adopter, tag.from);
         let outdated = self.stores.is_outdated(store, sent);
         match self.adoptions.answered(store, sent, tag, answer, outdated, &mut self.cx) {
             AdoptionEffect::Nothing => {}
@@ -188,7 +188,7 @@ impl Core {
             AdoptionEffect::CleanUp(lease) => self.clean_up(lease),
             AdoptionEffect::Adopted { adopter, fence } => {
                 let (ttl, jitter) = (adopter.acquire.ttl, self.cx.jitter());
-                let grant = Grant::new(token, fence, ttl, sent, jitter, self.cx.now).by_adoption();
+                let grant = Grant::new(token, fence, ttl, sent, jitter, self.cx.now).by_adoption(ticket);
                 self.held_leases.start(adopter, grant, true, &self.clients, &mut self.cx);
             }
         }

@@ -68,8 +68,8 @@ pub struct HeldLease {
     /// True if the holder has asked to detach the lease. Then the end of the client does not
     /// release it: the store may have detached the lease although the request failed here.
     outlives: bool,
-    /// Whether the lease was [adopted](super::adoptions).
-    adopted: bool,
+    /// The token of the ticket, if the lease was [adopted](super::adoptions).
+    from_ticket: Option<Token>,
     failures: u32,
     wake: Instant,
 }
@@ -92,7 +92,7 @@ impl HeldLease {
         if mutants::is(Mutant::HandOffsForgotten) {
             return Some(Fence::NONE);
         }
-        (!self.adopted).then_some(self.fence)
+        self.from_ticket.is_none().then_some(self.fence)
     }
 
     /// Returns the latest time at which the store lets the lease expire.
@@ -103,6 +103,13 @@ impl HeldLease {
     /// Returns whether the lease may live on without its client.
     pub fn outlives(&self) -> bool {
         self.outlives
+    }
+
+    /// Returns what may be left of the lease at the store after its caller has given it up without
+    /// having seen it. If the lease was adopted, a quorum gives it back to its ticket.
+    pub fn left_unseen(self, now: Instant) -> PossibleLease {
+        let from_ticket = self.from_ticket;
+        PossibleLease { from_ticket, ..self.left_at_store(now) }
     }
 
     /// Returns what may be left of the lease at the store after it has ended here.
@@ -160,7 +167,7 @@ impl HeldLease {
             store_expiry: self.store_expiry,
             renew_at: self.renew_at,
             taken_up: self.taken_up,
-            adopted: false,
+            from_ticket: None,
             renewing: self.renewing,
             reserving: self.reserving,
             hand_off: self.hand_off.take(),
@@ -220,7 +227,7 @@ impl HeldLeases {
             reserving: grant.reserving,
             detaching: false,
             outlives: false,
-            adopted: grant.adopted,
+            from_ticket: grant.from_ticket,
             failures: 0,
             wake: Instant::default(),
         };

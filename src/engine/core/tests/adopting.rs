@@ -152,6 +152,21 @@ fn what_an_early_attempt_got_is_given_back_though_the_last_was_certainly_not_don
 }
 
 #[test]
+fn what_an_adoption_got_before_its_caller_cancelled_goes_back_to_the_ticket() {
+    let mut world = World::new();
+    let (held, token) = hold_real(&mut world);
+    let token = detach(&mut world, &held, token);
+    let adopter = adopt(&mut world, token);
+    world.exchange();
+    world.give(Command::Cancel { op: adopter.op });
+    assert!(world.settled().iter().any(|settled| matches!(settled.outcome, Outcome::Cancelled)));
+    let sent = world.exchange();
+    let gives_back =
+        |request: &Request| matches!(request, Request::GiveBack { ticket, .. } if *ticket == token);
+    assert!(sent.iter().any(gives_back), "{sent:?}");
+}
+
+#[test]
 fn what_a_cancelled_adoption_got_is_given_back() {
     let mut world = World::new();
     let (held, token) = hold_real(&mut world);

@@ -12,7 +12,8 @@ pub struct Grant {
     pub(super) store_expiry: Instant,
     pub(super) renew_at: Instant,
     pub(super) taken_up: bool,
-    pub(super) adopted: bool,
+    /// The token of the ticket, if the lease was adopted.
+    pub(super) from_ticket: Option<Token>,
     pub(super) renewing: bool,
     pub(super) reserving: bool,
     pub(super) hand_off: Option<HandOffBudget>,
@@ -28,7 +29,7 @@ impl Grant {
             store_expiry: now + ttl.as_duration(),
             renew_at: renewal::next(sent, ttl, jitter),
             taken_up: false,
-            adopted: false,
+            from_ticket: None,
             renewing: false,
             reserving: false,
             hand_off: None,
@@ -45,16 +46,16 @@ impl Grant {
             store_expiry: now + ttl.as_duration(),
             renew_at: now + deadline.since(now) / 2,
             taken_up: true,
-            adopted: false,
+            from_ticket: None,
             renewing: false,
             reserving: false,
             hand_off: None,
         }
     }
 
-    /// Returns the same lease, marked as adopted.
-    pub fn by_adoption(self) -> Self {
-        Self { adopted: true, ..self }
+    /// Returns the same lease, adopted from the ticket with the token `ticket`.
+    pub fn by_adoption(self, ticket: Token) -> Self {
+        Self { from_ticket: Some(ticket), ..self }
     }
 
     /// Returns the same lease, which may be handed on within `budget`.

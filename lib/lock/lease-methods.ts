@@ -1,0 +1,12 @@
+// The names of the methods of a lease that its client calls. They are symbols, because users of a
+// lease must not see the methods.
+
+/** Returns what the lease is to a client; `undefined` if it belongs to another client. */
+export const statusFor: unique symbol = Symbol('leasehold.statusFor')
+/**
+ * Stops renewing the lease, which then counts as lost; only its ttl or the end of its section frees
+ * the lock.
+ */
+export const letExpire: unique symbol = Symbol('leasehold.letExpire')
+/** Rejects an adoption that has not settled, if it is one of the client, which closes. */
+export const endAdoption: unique symbol = Symbol('leasehold.endAdoption')
