@@ -64,6 +64,20 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
     }
   }
 
+  for (const place of ['moved.db', 'elsewhere/locks.db']) {
+    test(`the holder knows that its main file is ${place} and a link to that now`, async (t) => {
+      const folder = temporaryFolder(t)
+      const path = join(folder, 'locks.db')
+      const holder = startChild(t, 'holder.mjs', { store: `sqlite:${path}`, key: 'k', ttl: 20_000 })
+      await holder.next('held')
+      mkdirSync(join(folder, 'elsewhere'))
+      renameSync(path, join(folder, place))
+      symlinkSync(place, path)
+      assert.equal((await holder.next('aborted', 2_000)).error.reason, 'missing')
+      assert.equal((await holder.ask('release')).released, false)
+    })
+  }
+
   test('while the holder is stopped no other client gets the lock, and the error says why', async (t) => {
     const path = join(temporaryFolder(t), 'locks.db')
     const store = `sqlite:${path}`

@@ -41,6 +41,8 @@ fn file_at(name: &CString) -> Option<FileId> {
 pub struct FileNames {
     /// The path as the user wrote it: if it is a link, the link itself may change.
     given: CString,
+    /// The path that `given` resolved to. A link may take the place of the file there.
+    real: CString,
     /// The log and its index, beside the database itself.
     logs: [CString; 2],
 }
@@ -53,7 +55,8 @@ impl FileNames {
             bytes.extend_from_slice(end.as_bytes());
             CString::new(bytes).map_err(io::Error::other)
         };
-        Ok(Self { given: name(given, "")?, logs: [name(real, "-wal")?, name(real, "-shm")?] })
+        let logs = [name(real, "-wal")?, name(real, "-shm")?];
+        Ok(Self { given: name(given, "")?, real: name(real, "")?, logs })
     }
 
     /// Returns the files that have the names now.
@@ -62,8 +65,11 @@ impl FileNames {
         FileIds { main: self.database(), wal: file_at(wal), shm: file_at(shm) }
     }
 
+    /// Returns the database if both of its paths lead to it. If the file was moved and its path is
+    /// a link to the new place, other processes use the log and the owners beside that place.
     fn database(&self) -> Option<FileId> {
-        file_at(&self.given)
+        let real = rustix::fs::lstat(&self.real).ok().map(|found| FileId::of(&found));
+        if self.given == self.real || file_at(&self.given) == real { real } else { None }
     }
 
     /// Returns whether the name of the database leads to no file.
