@@ -14,6 +14,8 @@
 // LEASEHOLD_TEST_REPEAT=50              how often the crashes are repeated (default 5)
 // LEASEHOLD_TEST_SEED=1                 repeats their random kills, and the faults of chaos/
 //                                       (a failing test prints its seed)
+// LEASEHOLD_TEST_LONG=1                 tests of processes over more stores, and more leases in
+//                                       chaos/soak
 // LEASEHOLD_FUZZ_CASES=100000           how many inputs each fuzz target tries
 // REDIS_SERVER=/path/to/redis-server    the server to test with
 // CHROMIUM=/path/to/chromium            the browser to test the examples and the site with
@@ -71,6 +73,7 @@ const SLOW =
 
 /** The variables that --long sets, unless the environment sets them. */
 const LONG = {
+  LEASEHOLD_TEST_LONG: 1,
   LEASEHOLD_TEST_SECONDS: 60,
   LEASEHOLD_TEST_REPEAT: 50,
   LEASEHOLD_SEEDS: 100_000,
@@ -198,7 +201,7 @@ async function step(what, command, args, { beside, silent, idle, piped = beside,
   return said.stdout
 }
 
-const tsc = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc')
+const tsc = join(ROOT, 'node_modules', 'typescript-native', 'bin', 'tsc')
 const whole = chosen.length === 0
 
 const build = async (what, words) => {

@@ -22,7 +22,10 @@ for (const name of names) {
   const endings = []
   if (name === 'faults') {
     const t = { after: (ending) => endings.push(ending), diagnostic: (text) => console.log(text) }
-    const { rows, grown, faults, seconds } = await soakThroughFaults(t, PAIRS, Number(process.env.MASTERS ?? 1))
+    const { rows, grown, faults, seconds } = await soakThroughFaults(t, {
+      leases: PAIRS,
+      masters: Number(process.env.MASTERS ?? 1),
+    })
     console.log(`\nfaults: ${PAIRS.toLocaleString('en')} leases in ${seconds.toFixed(1)} s, ${faults} faults`)
     console.table(rows)
     if (grown.length) {

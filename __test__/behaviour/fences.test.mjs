@@ -5,7 +5,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { overStores } from '../support/stores.mjs'
 
-const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 2)
+const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 1)
 /** The largest lead of a fence over the clock, in µs. A process reserves 64 fences at a time. */
 const MOST_AHEAD = 1_000
 /** A busy machine goes on until there were more than this, so that each run proves something. */

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { createLockClient } from 'leasehold'
-import { lists, openPage, saysEmpty, shows } from '../support/browser.mjs'
+import { becomes, lists, openPage, saysEmpty, shows } from '../support/browser.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { installExample, startExample } from '../support/examples.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
@@ -54,10 +54,10 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       const addTen = async () => {
         count += 10
         await page.getByRole('button', { name: 'Add ten' }).click()
-        await page.waitForFunction((all) => document.querySelectorAll('#jobs li').length === all, count)
+        await becomes(page, (all) => document.querySelectorAll('#jobs li').length === all, count)
       }
       await addTen()
-      await page.waitForFunction(() => document.querySelectorAll('#jobs li.done').length >= 3)
+      await becomes(page, () => document.querySelectorAll('#jobs li.done').length >= 3)
       await page.screenshot({ path: join(SCREENSHOTS, `${name}-1-holds.png`) })
 
       await anna.signal('SIGKILL')
@@ -67,7 +67,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       await lists(page, '#waiters', [])
       // The first server may have done all jobs before it was killed.
       await addTen()
-      await page.waitForFunction(() => document.querySelector('#jobs li.done[title*="ben"]'))
+      await becomes(page, () => document.querySelector('#jobs li.done[title*="ben"]'))
       await page.screenshot({ path: join(SCREENSHOTS, `${name}-2-handed-over.png`) })
 
       await shows(page, '#progress', `${count} of ${count} done`)
@@ -101,7 +101,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       atEnd(t, () => locks.close())
       await locks.acquire(`${name}-example-add`)
       await page.getByRole('button', { name: 'Add a job' }).click()
-      await page.waitForFunction(() => /Try again in \d+ s/.test(document.querySelector('#message').textContent))
+      await becomes(page, () => /Try again in \d+ s/.test(document.querySelector('#message').textContent))
       await page.screenshot({ path: join(SCREENSHOTS, `${name}-3-refused.png`) })
       assert.equal((await ben.state()).count, count)
       // The browser reports every response whose status is not 2xx.
@@ -198,7 +198,7 @@ for (const [name, { words, build }] of Object.entries(examples)) {
       )
       await shows(page, '#holder-name', 'anna')
       // The page shows a server as gone after 6 s without an event.
-      await page.waitForFunction(() => performance.now() - window.begin > 8_000)
+      await becomes(page, () => performance.now() - window.begin > 8_000)
       assert.ok(!(await page.evaluate(() => window.links)).includes('gone'))
       await shows(page, '#state', 'working')
     })

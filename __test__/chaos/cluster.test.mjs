@@ -13,7 +13,7 @@ import { BUSY, LONG, startWorkload } from '../support/chaos/workload.mjs'
 import { now, sleep } from '../support/clock.mjs'
 import { startCluster } from '../support/cluster.mjs'
 
-const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 4)
+const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 2)
 const skip = notYet('redis-cluster://127.0.0.1:1')
 
 async function setUp(t) {

@@ -11,7 +11,7 @@ import { startWorkload } from '../support/chaos/workload.mjs'
 import { startMasters } from '../support/masters.mjs'
 import { randomFrom } from '../support/random.mjs'
 
-const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 5)
+const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 3)
 const TTL = 1_000
 const STORE_TIMEOUT = 250
 const skip = notYet([1, 2, 3].map((port) => `redis://127.0.0.1:${port}`))

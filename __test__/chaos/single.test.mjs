@@ -10,7 +10,7 @@ import { startWorkload } from '../support/chaos/workload.mjs'
 import { startMasters } from '../support/masters.mjs'
 import { randomFrom } from '../support/random.mjs'
 
-const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 6)
+const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 4)
 
 describe('chaos: one Redis', { timeout: SECONDS * 2_000 + 120_000 }, () => {
   test('while Redis is killed, frozen, cut off, deaf or mute at random, no leases overlap, and service is back within 1 s', async (t) => {

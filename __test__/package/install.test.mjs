@@ -25,21 +25,25 @@ const own = ownPlatform()
 /** Returns dependencies with the versions that the other tests use. */
 const asHere = (...names) => Object.fromEntries(names.map((name) => [name, manifest.devDependencies[name]]))
 
+/** The projects, with the programs of each: a folder of install/ is a folder of its project. */
 const PROJECTS = {
-  commonjs: {},
-  command: {},
-  esmodule: {},
-  typescript: asHere(
-    '@opentelemetry/api',
-    '@opentelemetry/sdk-trace-base',
-    '@types/express',
-    '@types/node',
-    'express',
-    'prom-client',
-  ),
-  express: asHere('express'),
+  bare: { programs: ['commonjs', 'command', 'esmodule'], dependencies: {} },
+  typed: {
+    programs: ['typescript', 'express'],
+    dependencies: asHere(
+      '@opentelemetry/api',
+      '@opentelemetry/sdk-trace-base',
+      '@types/express',
+      '@types/node',
+      'express',
+      'prom-client',
+    ),
+  },
   // The Remix adapter needs Express 4.
-  remix: { '@remix-run/express': '2.17.5', '@remix-run/node': '2.17.5', express: '4.21.2' },
+  remix: {
+    programs: ['remix'],
+    dependencies: { '@remix-run/express': '2.17.5', '@remix-run/node': '2.17.5', express: '4.21.2' },
+  },
 }
 
 const env = { ...process.env, NODE_TEST_CONTEXT: undefined, npm_config_ignore_scripts: 'true', npm_config_yes: 'false' }
@@ -70,23 +74,33 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
   let packed
 
   /** Makes a project folder whose npm uses the registry of the test. */
-  function project(name, dependencies, template) {
+  function project(name, dependencies = {}) {
     const path = join(folder, name)
-    if (template) cpSync(join(FIXTURES, template), path, { recursive: true })
-    else mkdirSync(path, { recursive: true })
+    mkdirSync(path, { recursive: true })
     const { host } = new URL(registry.url)
     writeFileSync(join(path, '.npmrc'), `registry=${registry.url}/\n//${host}/:_authToken=any\n`)
-    const type = template === 'typescript' ? 'module' : 'commonjs'
-    writeFileSync(join(path, 'package.json'), JSON.stringify({ name, private: true, type, dependencies }))
+    writeFileSync(join(path, 'package.json'), JSON.stringify({ name, private: true, dependencies }))
     return path
   }
 
-  /** Makes a project of a fixture, and installs its dependencies. Returns its folder. */
-  async function installed(name) {
-    const path = project(name, { leasehold: manifest.version, ...PROJECTS[name] }, name)
-    cpSync(join(FIXTURES, 'exercise.cjs'), join(path, 'exercise.cjs'))
+  /** Makes one of the projects, and installs its dependencies. Returns its folder. */
+  async function installProject(name) {
+    const { programs, dependencies } = PROJECTS[name]
+    const path = project(name, { leasehold: manifest.version, ...dependencies })
+    for (const program of programs) {
+      cpSync(join(FIXTURES, program), join(path, program), { recursive: true })
+      cpSync(join(FIXTURES, 'exercise.cjs'), join(path, program, 'exercise.cjs'))
+    }
     await run('npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline'], path)
     return path
+  }
+
+  const projects = new Map()
+  /** Returns the folder of a program, after the dependencies of its project are installed. */
+  async function installed(program) {
+    const name = Object.keys(PROJECTS).find((each) => PROJECTS[each].programs.includes(program))
+    if (!projects.has(name)) projects.set(name, installProject(name))
+    return join(await projects.get(name), program)
   }
 
   before(async () => {
@@ -101,17 +115,11 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
       .split('\n')
       .map((line) => JSON.parse(line))
 
-    const publishing = project('publishing', {})
-    const publish = (what) => run('npm', ['publish', what], publishing)
-    await Promise.all(packed.map(({ file }) => publish(file)))
-    // The packages of the other platforms have no addon. npm must not choose them for this
-    // platform.
+    const publishing = project('publishing')
+    await Promise.all(packed.map(({ file }) => run('npm', ['publish', file], publishing)))
+    // npm must not choose the packages of the other platforms, so these have no files.
     const others = platforms.filter(({ name }) => !packed.some((p) => p.name === name))
-    for (const { id, binary } of others) {
-      cpSync(join(ROOT, 'npm', id), join(folder, id), { recursive: true })
-      writeFileSync(join(folder, id, binary), 'not an addon')
-    }
-    await Promise.all(others.map(({ id }) => publish(join(folder, id))))
+    for (const { id } of others) registry.add(JSON.parse(readFileSync(join(ROOT, 'npm', id, 'package.json'), 'utf8')))
     assert.deepEqual(registry.names().sort(), [manifest.name, ...platforms.map(({ name }) => name)].sort())
   })
   after(async () => {
@@ -120,7 +128,7 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
 
   test('a CommonJS project works, with the addon of this platform alone', async () => {
     const path = await installed('commonjs')
-    const names = readdirSync(join(path, 'node_modules')).filter((name) => !name.startsWith('.'))
+    const names = readdirSync(join(path, '..', 'node_modules')).filter((name) => !name.startsWith('.'))
     assert.deepEqual(names.sort(), ['croner', 'leasehold', own.name].sort(), 'the package depends on nothing else')
     assert.equal(await node(['main.cjs'], path), 'exercised\n')
   })
@@ -131,8 +139,8 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
 
   test('a strict TypeScript project compiles with `nodenext` and `bundler` resolution, and works', async () => {
     const path = await installed('typescript')
-    await node([tool('typescript/bin/tsc'), '-p', 'tsconfig.bundler.json'], path)
-    await node([tool('typescript/bin/tsc'), '-p', 'tsconfig.nodenext.json'], path)
+    await node([tool('typescript-native/bin/tsc'), '-p', 'tsconfig.bundler.json'], path)
+    await node([tool('typescript-native/bin/tsc'), '-p', 'tsconfig.nodenext.json'], path)
     assert.equal(await node(['out/main.js'], path), 'exercised\n')
   })
 
@@ -163,7 +171,7 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
   })
 
   test('the published packages have no scripts, and no settings that only a checkout needs', async () => {
-    const path = project('contents', {})
+    const path = project('contents')
     for (const { name, file } of packed) {
       await run('tar', ['-xzf', file, '-C', path], path)
       const { scripts, devDependencies, napi } = JSON.parse(readFileSync(join(path, 'package', 'package.json'), 'utf8'))
@@ -181,7 +189,7 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
   test('the packages are small', async (t) => {
     for (const { name, size, unpackedSize } of packed)
       t.diagnostic(`${name}: ${size} bytes packed, ${unpackedSize} unpacked`)
-    const path = project('size', {})
+    const path = project('size')
     await run('tar', ['-xzf', packed.find(({ name }) => name === own.name).file, '-C', path], path)
     const { size } = statSync(join(path, 'package', own.binary))
     // An addon of the developer profile is larger. The nightly workflow checks the published size.
@@ -199,7 +207,7 @@ describe('installed from a registry', { concurrency: 2, timeout: 280_000 }, () =
   })
 
   test('publint finds no fault', async () => {
-    const path = project('publint', {})
+    const path = project('publint')
     await run('tar', ['-xzf', packed.at(-1).file, '-C', path], path)
     await node([tool('publint/src/cli.js'), 'run', '--strict', '--pack', 'false', 'package'], path)
   })

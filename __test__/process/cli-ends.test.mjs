@@ -10,7 +10,7 @@ import { isThere, leasehold } from '../support/cli.mjs'
 import { assertCleanedUp, assertInTurn, contend } from '../support/contend.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { FOR_EVER } from '../support/journal.mjs'
-import { overStores, sharedStoreNames } from '../support/stores.mjs'
+import { overStores, processStoreNames } from '../support/stores.mjs'
 
 const FAILING = fileURLToPath(new URL('fixtures/failing.cjs', import.meta.url))
 const SIGNAL_AT = fileURLToPath(new URL('fixtures/signal-at.cjs', import.meta.url))
@@ -132,5 +132,5 @@ overStores(
       assert.deepEqual(ends, Array(5).fill({ code: 3, signal: null }))
     })
   },
-  sharedStoreNames,
+  processStoreNames,
 )

@@ -8,7 +8,7 @@ import { CLI, isThere } from '../support/cli.mjs'
 import { until } from '../support/clock.mjs'
 import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
 import { FOR_EVER } from '../support/journal.mjs'
-import { overStores, sharedStoreNames } from '../support/stores.mjs'
+import { overStores, processStoreNames } from '../support/stores.mjs'
 
 /** A nested leasehold, which gives its command a session of its own, and up to 20 s to clean up. */
 const nested = (key) => [process.execPath, CLI, 'run', `inner-${key}`, '--grace', '20s', '--']
@@ -134,7 +134,7 @@ overStores(
       await assertCleanedUp(contended, await assertInTurn(t, contended), CLEAN)
     })
   },
-  sharedStoreNames,
+  processStoreNames,
   // The tests mostly wait for grace periods and ttls.
   { concurrency: 2 },
 )

@@ -13,7 +13,7 @@ import { assertCleanedUp, assertInTurn, contend, processes } from '../support/co
 import { atEnd } from '../support/endings.mjs'
 import { FOR_EVER } from '../support/journal.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
-import { overStores, sharedStoreNames } from '../support/stores.mjs'
+import { overStores, processStoreNames } from '../support/stores.mjs'
 
 const DEAD_GUARD = fileURLToPath(new URL('fixtures/dead-guard.cjs', import.meta.url))
 const SLOW_SUCCESSOR = fileURLToPath(new URL('fixtures/slow-successor.cjs', import.meta.url))
@@ -150,7 +150,7 @@ overStores(
       assert.ok(!isThere(contended.pid))
     })
   },
-  sharedStoreNames,
+  processStoreNames,
   // The tests mostly wait for grace periods and ttls.
   { concurrency: 2 },
 )

@@ -11,7 +11,7 @@ import { CLI, isThere, leasehold, run, start } from '../support/cli.mjs'
 import { now, until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
-import { overStores, sharedStoreNames } from '../support/stores.mjs'
+import { overStores, processStoreNames } from '../support/stores.mjs'
 
 const sqlite = (t) => `sqlite:${join(temporaryFolder(t), 'locks.db')}`
 
@@ -92,7 +92,7 @@ overStores(
       await lease.release()
     })
   },
-  sharedStoreNames,
+  processStoreNames,
 )
 
 describe('leasehold run', { timeout: 120_000 }, () => {

@@ -9,7 +9,7 @@ import { leasehold, run } from '../support/cli.mjs'
 import { until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
-import { overStores, sharedStoreNames } from '../support/stores.mjs'
+import { overStores, processStoreNames } from '../support/stores.mjs'
 
 const manifest = createRequire(import.meta.url)('leasehold/package.json')
 const COMMANDS = ['run', 'ls', 'inspect', 'watch', 'release', 'doctor', 'demo', 'bench']
@@ -112,7 +112,7 @@ overStores(
       assert.equal(again.ran, true)
     })
   },
-  sharedStoreNames,
+  processStoreNames,
 )
 
 describe('leasehold', { timeout: 120_000 }, () => {

@@ -12,7 +12,7 @@ import { randomFrom } from '../support/random.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 import { openStore, sharedStoreNames } from '../support/stores.mjs'
 
-const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 3)
+const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 2)
 const TTL = 1_000
 
 function check(t, path) {

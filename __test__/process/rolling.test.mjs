@@ -12,10 +12,12 @@ import { now, sleep, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { faults, readHistory } from '../support/history.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
-import { openStore, sharedStoreNames } from '../support/stores.mjs'
+import { openStore, processStoreNames } from '../support/stores.mjs'
 
 const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 5)
 const SERVERS = 3
+/** How long all servers run between two restarts, in ms. */
+const PAUSE = 500
 const KEYS = ['a', 'b', 'c', 'd']
 /** Far less than the ttl of the servers' leases (15 s), and enough for a busy machine. */
 const HAND_OVER = 3_000
@@ -46,7 +48,7 @@ async function roll(servers, start, end, form) {
     const { code, signal } = await within('the end of a server', old.ended, 20_000)
     assert.deepEqual([code, signal], form === 'releaseOnSignal alone' ? [null, 'SIGTERM'] : [0, null], old.stderr)
     await start(i)
-    await sleep(200)
+    await sleep(PAUSE)
   }
   return terms
 }
@@ -67,7 +69,7 @@ function longestHandOver(tenures, terms) {
   return longest
 }
 
-for (const name of sharedStoreNames) {
+for (const name of processStoreNames) {
   describe(`rolling restarts: ${name}`, { concurrency: 4, timeout: 120_000 + SECONDS * 10_000 }, () => {
     for (const form of [...HTTP, ...HARDER, 'worker', 'schedule']) {
       test(`${form}: a lock is never handed over while its work still runs`, async (t) => {

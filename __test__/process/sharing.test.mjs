@@ -15,7 +15,7 @@ import { randomFrom } from '../support/random.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 import { openStore, storeNames } from '../support/stores.mjs'
 
-const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 4)
+const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 2)
 const LOCKS = ['book', 'pool', ...Array.from({ length: 5 }, (_, i) => `pair-${i}`)]
 
 for (const name of storeNames) {

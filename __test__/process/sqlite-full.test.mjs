@@ -45,8 +45,8 @@ describe('sqlite: a log that several processes write to', { timeout: 120_000 }, 
 
   test('the log stays short, although several processes lock all the time', async (t) => {
     const path = join(temporaryFolder(t), 'locks.db')
-    // Without a limit, these turns would write more than 50 MB.
-    const options = { turns: 2_500, atOnce: 2, wait: 30_000 }
+    // Without a limit, these turns would write more than 20 MB.
+    const options = { turns: 1_000, atOnce: 2, wait: 30_000 }
     // 16 384 blocks of 512 bytes are 8 MB. The log may take a quarter of that, 2 MB.
     const limited = ['/bin/sh', '-c', 'ulimit -f 16384 && exec "$@"', 'sh']
     const children = [1, 2, 3, 4, 5, 6].map(() => startTurns(t, `sqlite:${path}`, options, limited))

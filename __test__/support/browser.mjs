@@ -21,7 +21,8 @@ const QUIET = [
 export async function openPage(t, url, prepare = () => {}) {
   const browser = await chromium.launch({ executablePath: findChromium(), args: QUIET, chromiumSandbox: false })
   atEnd(t, () => browser.close())
-  const page = await browser.newPage({ viewport: { width: 1000, height: 720 } })
+  // Animations would keep a processor busy.
+  const page = await browser.newPage({ viewport: { width: 1000, height: 720 }, reducedMotion: 'reduce' })
   const faults = []
   page.on('pageerror', (error) => faults.push(error.message))
   page.on('console', (message) => {
@@ -33,13 +34,20 @@ export async function openPage(t, url, prepare = () => {}) {
   return { page, faults }
 }
 
+/**
+ * Resolves when `isSo(argument)` is true in the page. Playwright would evaluate it in each frame,
+ * and so make the page draw 60 frames a second.
+ */
+export const becomes = (page, isSo, argument) => page.waitForFunction(isSo, argument, { polling: 50 })
+
 /** Resolves when the element shows exactly this text. */
 export const shows = (page, selector, text) =>
-  page.waitForFunction(([where, what]) => document.querySelector(where)?.textContent === what, [selector, text])
+  becomes(page, ([where, what]) => document.querySelector(where)?.textContent === what, [selector, text])
 
 /** Resolves when the list has these items, without their times. */
 export const lists = (page, selector, names) =>
-  page.waitForFunction(
+  becomes(
+    page,
     ([where, what]) =>
       [...document.querySelectorAll(`${where} li`)].map((item) => item.textContent.split(/\s/).at(-1)).join() === what,
     [selector, names.join()],

@@ -17,10 +17,7 @@ export async function startRegistry(t, { upstream, ours }) {
   const packages = new Map()
   const tarballs = new Map()
 
-  async function publish(name, request) {
-    const { versions, _attachments, 'dist-tags': tags } = JSON.parse(await buffer(request))
-    for (const [file, { data }] of Object.entries(_attachments))
-      tarballs.set(`/${name}/-/${file}`, Buffer.from(data, 'base64'))
+  function publish(name, versions, tags) {
     for (const manifest of Object.values(versions)) {
       const path = `/${name}/-/${name}-${manifest.version}.tgz`
       const integrity = `sha512-${createHash('sha512').update(tarballs.get(path)).digest('base64')}`
@@ -34,6 +31,21 @@ export async function startRegistry(t, { upstream, ours }) {
     })
   }
 
+  /** Publishes the packages in the body of a request of `npm publish`. */
+  async function receive(name, request) {
+    const { versions, _attachments, 'dist-tags': tags } = JSON.parse(await buffer(request))
+    for (const [file, { data }] of Object.entries(_attachments))
+      tarballs.set(`/${name}/-/${file}`, Buffer.from(data, 'base64'))
+    publish(name, versions, tags)
+  }
+
+  /** Publishes an empty archive as the package of `manifest`. */
+  function add(manifest) {
+    const { name, version } = manifest
+    tarballs.set(`/${name}/-/${name}-${version}.tgz`, Buffer.alloc(0))
+    publish(name, { [version]: manifest }, { latest: version })
+  }
+
   const server = createServer(async (request, response) => {
     const path = decodeURIComponent(request.url.split('?', 1)[0])
     const name = path.slice(1)
@@ -42,7 +54,7 @@ export async function startRegistry(t, { upstream, ours }) {
     const answer = (status, type, body) =>
       response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' }).end(body)
     if (request.method === 'PUT') {
-      await publish(name, request)
+      await receive(name, request)
       answer(201, 'application/json', '{"ok":true}')
     } else if (packages.has(name)) answer(200, 'application/json', JSON.stringify(packages.get(name)))
     else if (tarballs.has(path)) answer(200, 'application/octet-stream', tarballs.get(path))
@@ -56,5 +68,5 @@ export async function startRegistry(t, { upstream, ours }) {
     server.closeAllConnections()
     return new Promise((resolve) => server.close(resolve))
   })
-  return { url, names: () => [...packages.keys()] }
+  return { url, add, names: () => [...packages.keys()] }
 }

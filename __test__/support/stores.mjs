@@ -30,6 +30,12 @@ export const storeNames = given ?? allStoreNames.filter((name) => name !== 'redi
 /** The stores that several processes can share. */
 export const sharedStoreNames = storeNames.filter((name) => name !== 'memory')
 
+/**
+ * The stores of tests that start many processes and are about these processes. One store shows the
+ * same as several. `--long` takes all that processes can share.
+ */
+export const processStoreNames = process.env.LEASEHOLD_TEST_LONG ? sharedStoreNames : sharedStoreNames.slice(0, 1)
+
 export const openStore = (name, t) => STORES[name](t)
 
 /**

@@ -1,18 +1,20 @@
 // Type-checks the blocks of pages, each as a module of its own next to the package, in one program.
 
-import { existsSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import ts from 'typescript'
 import { ROOT } from './page.mjs'
 
+const TSC = join(ROOT, 'node_modules', 'typescript-native', 'bin', 'tsc')
 const OPTIONS = {
   strict: true,
   noEmit: true,
   skipLibCheck: true,
-  target: ts.ScriptTarget.ES2022,
-  lib: ['lib.es2022.d.ts', 'lib.esnext.disposable.d.ts'],
-  module: ts.ModuleKind.NodeNext,
-  moduleDetection: ts.ModuleDetectionKind.Force,
+  target: 'ES2022',
+  lib: ['ES2022', 'ESNext.Disposable'],
+  module: 'nodenext',
+  moduleDetection: 'force',
   types: ['node'],
 }
 
@@ -64,35 +66,39 @@ export const NEWEST_NODE = join(ROOT, 'node_modules', '@types-latest')
  * folder `node`.
  */
 export function mistakes(blocks, node) {
-  const options = node ? { ...OPTIONS, typeRoots: [node] } : OPTIONS
-  const modules = new Map()
-  for (const block of blocks) {
-    const path = join(ROOT, 'docs', `${block.page.name.replaceAll('/', '-')}.${block.line}.mts`)
-    modules.set(path, { ...moduleOf(block), page: block.page.name })
+  // Within the checkout, the modules find its packages, and the package itself by its name.
+  mkdirSync(join(ROOT, 'target'), { recursive: true })
+  const folder = mkdtempSync(join(ROOT, 'target', 'blocks-'))
+  try {
+    const modules = new Map()
+    for (const block of blocks) {
+      const name = `${block.page.name.replaceAll('/', '-')}.${block.line}.mts`
+      modules.set(name, { ...moduleOf(block), page: block.page.name })
+    }
+    for (const [name, { text }] of modules) writeFileSync(join(folder, name), text)
+    const strangers = new Set(
+      blocks.flatMap(({ page }) => page.modules).filter((name) => !existsSync(join(ROOT, 'node_modules', name))),
+    )
+    const ambient = [...strangers].map((name) => `declare module '${name}'`).join('\n')
+    writeFileSync(join(folder, 'strangers.d.ts'), ambient)
+    const compilerOptions = node ? { ...OPTIONS, typeRoots: [node] } : OPTIONS
+    writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*'] }))
+
+    const { stdout, stderr, status } = spawnSync(process.execPath, [TSC, '--pretty', 'false', '-p', folder], {
+      cwd: folder,
+      encoding: 'utf8',
+    })
+    // Further lines of a mistake are indented.
+    const found = stdout.split(/\n(?! )/).filter((each) => each.trim() !== '')
+    if (status !== 0 && found.length === 0) throw new Error(`the compiler failed:\n${stderr}`)
+    return found.map((each) => {
+      const [, name, line, message] = /^(.+?)\((\d+),\d+\): error \w+: (.*)$/s.exec(each) ?? []
+      const of = modules.get(name)
+      return of ? `${of.page}:${of.numbers[line - 1]}: ${message.replace(/\s*\n\s*/g, ' ').trim()}` : each
+    })
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
   }
-  const strangers = new Set(
-    blocks.flatMap(({ page }) => page.modules).filter((name) => !existsSync(join(ROOT, 'node_modules', name))),
-  )
-  const ambient = join(ROOT, 'docs', 'strangers.d.ts')
-  const texts = new Map([...modules].map(([path, { text }]) => [path, text]))
-  texts.set(ambient, [...strangers].map((name) => `declare module '${name}'`).join('\n'))
-
-  const host = ts.createCompilerHost(options)
-  const { fileExists, readFile, getSourceFile } = host
-  host.fileExists = (path) => texts.has(path) || fileExists(path)
-  host.readFile = (path) => texts.get(path) ?? readFile(path)
-  host.getSourceFile = (path, version, ...rest) =>
-    texts.has(path) ? ts.createSourceFile(path, texts.get(path), version, true) : getSourceFile(path, version, ...rest)
-  host.getCurrentDirectory = () => ROOT
-
-  const program = ts.createProgram([...texts.keys()], options, host)
-  return ts.getPreEmitDiagnostics(program).map(({ file, start, messageText }) => {
-    const message = ts.flattenDiagnosticMessageText(messageText, ' ')
-    const found = modules.get(file?.fileName)
-    if (!found) return `${file?.fileName ?? 'compiler'}: ${message}`
-    const { line } = file.getLineAndCharacterOfPosition(start)
-    return `${found.page}:${found.numbers[line]}: ${message}`
-  })
 }
 
 /** Returns a block as JavaScript. */
