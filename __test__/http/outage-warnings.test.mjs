@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
+import { inspect } from 'node:util'
 import { createLockClient } from 'leasehold'
 import { lockRequest } from 'leasehold/express'
 import { withRequestLock } from 'leasehold/remix'
@@ -61,6 +62,29 @@ for (const [name, start] of Object.entries(middlewares)) {
       await setImmediate()
       assert.equal(warnings.length, expected)
     }
+  })
+
+  test(`${name} warns of an outage although data of something else lay under a visitor's key`, { skip }, async (t) => {
+    const server = await startRedis(t)
+    const command = await server.command()
+    await command('ZADD', 'lock:board\u202e', '1', 'x')
+    command.close()
+    const locks = createLockClient({ store: server.url(), storeTimeout: 500 })
+    atEnd(t, () => locks.close())
+    const warnings = warningsOf(t, CODE)
+    let key = 'board\u202e'
+    const send = await start(t, locks, { key: () => key, wait: 1_000 })
+    for (let i = 0; i < 2; i++) assert.equal((await send()).status, 503)
+    await setImmediate()
+    assert.equal(warnings.length, 1)
+    assert.equal(warnings[0].cause.reason, 'wrongtype')
+    assert.doesNotMatch(inspect(warnings[0]), /\u202e/, 'loggers print no character of the key')
+    server.freeze()
+    key = 'other'
+    for (let i = 0; i < 2; i++) assert.equal((await send()).status, 503)
+    await setImmediate()
+    assert.equal(warnings.length, 2)
+    server.thaw()
   })
 
   test(`${name} does not warn if onUnavailable is set, or the lock is held, or the client was closed`, async (t) => {

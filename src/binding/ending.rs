@@ -51,7 +51,7 @@ pub fn end(engine: &Engine, env: EnvId, patience: Duration) {
     engine.send(Message::Commands(vec![Command::CloseEnv { env, done, patience }]));
     // If the engine does not answer, the ttl ends the leases. If the store does not, the engine
     // answers when the time is over.
-    let _ = ended.recv_timeout(patience + SPARE);
+    let _ = ended.recv_timeout(patience.saturating_add(SPARE));
     if begin.elapsed() >= patience {
         *unanswered() = Some(Instant::now());
     }

@@ -1,6 +1,8 @@
 // Warns once if a middleware refuses requests for a reason that the server's owner has to know. The
 // visitor's answer tells nothing of it, so the mistake would not show at the server.
 
+import type * as api from '../../../index'
+import { isLockError, LockError } from '../../diagnostics/errors'
 import { emitWarning } from '../../diagnostics/warning'
 
 /** Describes a kind of refusal. */
@@ -35,6 +37,16 @@ export class FirstWarning {
     const message =
       `${this.#middleware}() answered a request with ${status}. ${error.message}. ` +
       `Only the first such request is shown: set "${option}" to get the error of each one`
-    emitWarning(code, error, () => message)
+    emitWarning(code, withoutKey(error), () => message)
   }
+}
+
+/**
+ * Returns the error without its key, which a visitor has sent. Loggers print the properties of a
+ * warning's cause, with all characters.
+ */
+function withoutKey(error: Error): Error {
+  if (!isLockError(error) || error.key === undefined) return error
+  const { code, message, stack, reason } = error as api.LockError & { reason?: string }
+  return Object.assign(new LockError(code, message), { stack }, reason === undefined ? {} : { reason })
 }

@@ -7,31 +7,43 @@ import { isOutage } from './refusal'
 
 const KIND = { code: 'LEASEHOLD_STORE_UNAVAILABLE', status: 503, option: 'onUnavailable' }
 
-/** The warnings of each client, by the middleware's name. */
+/** The reasons that may concern one key alone: data of something else, or rights. */
+const OF_A_KEY: readonly unknown[] = ['wrongtype', 'denied'] satisfies api.StoreUnavailableReason[]
+
+/** The warnings of each client, by the middleware's name and what went wrong. */
 const warnings = new WeakMap<api.LockClient, Map<string, FirstWarning>>()
 
 /**
- * Warns of the first request that a middleware refuses because of the store. All middlewares of one
- * name and client have one warning: a server may make a middleware for each request.
+ * Warns of the first request that a middleware refuses because of the store. Errors that may concern
+ * one key alone have warnings of their own: a visitor may cause one, and that must not silence the
+ * warning of an outage. All middlewares of one name and client have the same warnings: a server may
+ * make a middleware for each request.
  */
 export class OutageWarning {
-  readonly #first: FirstWarning | undefined
+  readonly #locks: api.LockClient
+  readonly #middleware: string
+  readonly #isHeard: boolean
 
   /** `isHeard`: whether the middleware has an `onUnavailable` callback, which gets each error. */
   constructor(locks: api.LockClient, middleware: string, isHeard: boolean) {
-    this.#first = isHeard ? undefined : warningOf(locks, middleware)
+    this.#locks = locks
+    this.#middleware = middleware
+    this.#isHeard = isHeard
   }
 
   /** Warns of `refusal` if the store is the reason. */
   warn({ status, error }: Refusal): void {
-    if (status === KIND.status && isOutage(error)) this.#first?.warn(error)
+    if (this.#isHeard || status !== KIND.status || !isOutage(error)) return
+    warningOf(this.#locks, this.#middleware, error).warn(error)
   }
 }
 
-function warningOf(locks: api.LockClient, middleware: string): FirstWarning {
+function warningOf(locks: api.LockClient, middleware: string, error: api.LockError): FirstWarning {
   const known = warnings.get(locks) ?? new Map<string, FirstWarning>()
   warnings.set(locks, known)
-  const first = known.get(middleware) ?? new FirstWarning(KIND, middleware, false)
-  known.set(middleware, first)
+  const { reason } = error as api.LockError & { reason?: unknown }
+  const name = OF_A_KEY.includes(reason) ? `${middleware} ${reason}` : middleware
+  const first = known.get(name) ?? new FirstWarning(KIND, middleware, false)
+  known.set(name, first)
   return first
 }

@@ -63,6 +63,12 @@ impl NameLookups {
         lookups
     }
 
+    /// Returns true if the lookups of both count towards one limit.
+    #[cfg(test)]
+    pub fn share_a_limit(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     fn with(host: &str, resolve: Resolve) -> Self {
         let permits = Arc::new(Semaphore::new(MOST));
         Self(Arc::new(Inner { host: host.to_owned(), permits, running: Mutex::default(), resolve }))

@@ -130,7 +130,9 @@ impl Nodes {
         if self.map.borrow_mut().moved(slot, to.clone()) {
             self.moved.set(true);
         }
-        *self.informed.borrow_mut() = Some(to);
+        if self.admits(&to) {
+            *self.informed.borrow_mut() = Some(to);
+        }
         self.refresh_soon();
     }
 
@@ -186,6 +188,9 @@ impl Nodes {
         let silent = |_| Err(fault::silent(&self.address));
         let answer = timeout(ATTEMPT, self.first_answer()).await.unwrap_or_else(silent);
         let answer = answer.map(|map| self.take(map));
+        if answer.is_err() {
+            self.close_strangers();
+        }
         self.refresh_limiter.borrow_mut().asked(Instant::now(), answer.as_ref().is_ok_and(|news| *news));
         answer.map(drop)
     }
@@ -267,6 +272,19 @@ impl Nodes {
             }
         }
         news
+    }
+
+    /// Closes the connections to nodes that are neither in the map nor in the URL. Without this, a
+    /// node that redirects requests to ever other places, and never answers with a map, would cost
+    /// ever more connections.
+    fn close_strangers(&self) {
+        let map = self.map.borrow();
+        let mut known: FxHashSet<NodeAddress> = map.masters().map(|(place, _)| place.clone()).collect();
+        known.extend(self.address.seeds().iter().filter_map(NodeAddress::of_address));
+        let strangers = self.stores.borrow_mut().extract_if(|place, _| !known.contains(place));
+        for (_, store) in strangers {
+            spawn_local(store.close());
+        }
     }
 
     /// Closes all connections.

@@ -67,8 +67,11 @@ pub fn parse_sentinels(rest: &str, secure: bool, access: &Access) -> Result<Redi
     for node in &mut nodes {
         node.secrets = secrets.clone();
     }
+    // Sentinels name the hosts of the master. The server at the master's port of the first
+    // sentinel's host may be another store.
+    let lookups = nodes[0].lookups.clone();
     let endpoint = Endpoint::Master(Arc::new(Sentinels { nodes, master: name }));
-    Ok(RedisAddress { endpoint, secrets, ..master })
+    Ok(RedisAddress { endpoint, secrets, lookups, ..master })
 }
 
 #[cfg(test)]
@@ -96,6 +99,16 @@ mod tests {
         assert_eq!(secure.to_string(), "rediss-sentinel://one:26379/m");
         let Endpoint::Master(sentinels) = &secure.endpoint else { panic!("{secure}") };
         assert!(secure.tls.is_some() && sentinels.nodes[0].tls.is_some());
+    }
+
+    #[test]
+    fn the_names_that_sentinels_say_count_towards_the_limit_of_a_sentinel() {
+        let address = parse("redis-sentinel://names.example,names.example:7000/m").unwrap();
+        let Endpoint::Master(sentinels) = &address.endpoint else { panic!("{address}") };
+        assert!(address.lookups.share_a_limit(&sentinels.nodes[0].lookups));
+        // A server on another port of that host may belong to another store.
+        let other = RedisAddress::parse("redis://names.example", &Access::default()).unwrap();
+        assert!(!address.lookups.share_a_limit(&other.lookups));
     }
 
     #[test]

@@ -250,7 +250,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
     fn found(&self, node: &RedisAddress, id: Option<&str>, host: &str, port: u16) {
         if id.is_none_or(|id| !self.shared.heard.borrow().contains_key(id)) {
             let other = node.at(host, port);
-            let admitted = self.shared.sentinel_list.borrow_mut().admit(&other);
+            let admitted = self.shared.sentinel_list.borrow_mut().admit(&other, Instant::now());
             let Some(admitted) = admitted else { return };
             // Do this before this sentinel answers: its answer may be the last one that is missing.
             self.master_tracker.survey(|survey| {

@@ -1,0 +1,77 @@
+// A node of a cluster that redirects each request to another place, and has no map of the slots.
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { createLockClient } from 'leasehold'
+import { now, sleep } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
+import { bulk, list, startFakeRedis } from '../support/fake-redis.mjs'
+import { storeNames } from '../support/stores.mjs'
+
+const SECONDS = 5
+const CALLERS = 20
+/** How many connections the client may have at a time to places that only redirects name. */
+const MOST = 5
+/** The most masters that the client takes into its map. */
+const MASTERS = 1_024
+const SLOTS = 16_384
+
+/** Returns a different spelling of 127.0.0.1 for each number. */
+const place = (number) => `127.${'0'.repeat(number % 60)}0.${'0'.repeat(Math.floor(number / 60) % 60)}0.1`
+
+/** Returns the slot of a key: the CRC-16 (XMODEM) of what its braces contain. */
+function slotOf(key) {
+  let sum = 0
+  for (const byte of Buffer.from(/\{(.+?)\}/.exec(key)?.[1] ?? key, 'latin1')) {
+    sum ^= byte << 8
+    for (let bit = 0; bit < 8; bit++) sum = (sum & 0x8000 ? (sum << 1) ^ 0x1021 : sum << 1) & 0xffff
+  }
+  return sum % SLOTS
+}
+
+/**
+ * Returns a map that has no room for another master. Only one of them has slots, so the client asks
+ * few nodes for the next map.
+ */
+function fullMap(port) {
+  const range = (first, last, host) => list(`:${first}\r\n`, `:${last}\r\n`, list(bulk(host), `:${port}\r\n`))
+  const others = Array.from({ length: MASTERS - 1 }, (_, i) => range(1, 0, place(i + 1)))
+  return list(range(0, SLOTS - MASTERS, '127.0.0.1'), ...others)
+}
+
+describe('hostile redirects', { skip: !storeNames.includes('redis'), timeout: 60_000 }, () => {
+  test('a cluster node that redirects requests to ever other places does not cost ever more connections', async (t) => {
+    const sockets = new Set()
+    let [maps, redirects, most, elsewhere] = [0, 0, 0, 0]
+    const says = {
+      INFO: () => bulk('redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:master\r\nloading:0\r\nrun_id:fa4e\r\n'),
+      CLUSTER: () => (maps++ === 0 ? fullMap(port) : '-ERR no map\r\n'),
+      EVALSHA: ([, , count, key]) =>
+        count === '0' ? undefined : `-MOVED ${slotOf(key)} ${place(redirects++)}:${elsewhere}\r\n`,
+    }
+    const port = await startFakeRedis(t, says)
+    elsewhere = await startFakeRedis(t, {
+      ...says,
+      HELLO: (_, socket) => {
+        sockets.add(socket)
+        socket.on('close', () => sockets.delete(socket))
+        most = Math.max(most, sockets.size)
+        return undefined
+      },
+    })
+    const locks = createLockClient({ store: `redis-cluster://127.0.0.1:${port}`, storeTimeout: 2_000 })
+    locks.on('error', () => {})
+    atEnd(t, () => locks.close())
+    const end = now() + SECONDS * 1_000
+    const call = async (caller) => {
+      while (now() < end) {
+        await locks.tryAcquire(`key-${caller}`).catch(() => {})
+        await sleep(10)
+      }
+    }
+    await Promise.all(Array.from({ length: CALLERS }, (_, caller) => call(caller)))
+    t.diagnostic(`${redirects} redirects, ${maps} questions for the map, at most ${most} connections to those places`)
+    assert.ok(redirects > 100, `${redirects} redirects`)
+    assert.ok(most < MOST, `${most} connections`)
+  })
+})
