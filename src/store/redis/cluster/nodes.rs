@@ -281,8 +281,8 @@ impl Nodes {
         let map = self.map.borrow();
         let mut known: FxHashSet<NodeAddress> = map.masters().map(|(place, _)| place.clone()).collect();
         known.extend(self.address.seeds().iter().filter_map(NodeAddress::of_address));
-        let strangers = self.stores.borrow_mut().extract_if(|place, _| !known.contains(place));
-        for (_, store) in strangers {
+        let mut stores = self.stores.borrow_mut();
+        for (_, store) in stores.extract_if(|place, _| !known.contains(place)) {
             spawn_local(store.close());
         }
     }
