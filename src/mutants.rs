@@ -1,6 +1,6 @@
-//! Deliberately wrong variants of the rules. They show that the simulation would find such mistakes
-//! (`tests/simulation/mutants.rs`). They exist only with the feature `mutants`, which no build for
-//! use has.
+//! Mutants: deliberately wrong variants of the rules. They show that the simulation would find such
+//! mistakes (`tests/simulation/mutants.rs`). They exist only with the feature `mutants`, which no
+//! build for use has.
 
 /// A mistake that a change of the rules could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,7 +41,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * retries faults that may pass until `wait` ends, unless {@link AcquireOptions.failFast} is set
    * @throws {LockAbortedError} `signal` was aborted
    * @throws {LockLostError} the lease ended before the caller got it: this thread was blocked until
-   * then, or the lease was one of several and was lost while the call waited for the others
+   * the lease had ended, or the lease was one of several and was lost while the call waited for the
+   * others
    * @throws {LockClosedError} the client was closed
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
    * @throws {RangeError} `ERR_OUT_OF_RANGE`

@@ -15,14 +15,14 @@ export interface CollectOptions {
   /**
    * The labels of all series of this client, with values of 1 to 1024 bytes. Several clients in one
    * registry need the same label names with different values. A client may have the labels of a
-   * closed one, whose series then begin at zero. Default none.
+   * closed client: the series then begin at zero. Default none.
    */
   labels?: Readonly<Record<string, string>> | undefined
 }
 
 /**
  * The result of {@link collect}. It ends with `unregister()`, not when the client is closed. If the
- * registry was cleared, it ends with the next call of {@link collect} for that registry.
+ * registry was cleared, it ends with the next call of {@link collect} for that registry and prefix.
  */
 export interface Collection {
   /**
@@ -33,11 +33,12 @@ export interface Collection {
 }
 
 /**
- * Registers metrics of `client` with prom-client: calls, contention, waits, holds, losses, errors,
- * renewals, breakers. docs/observability.md lists them.
+ * Registers metrics of `client` with prom-client, such as calls, contention, waits, holds, losses,
+ * errors, renewals and breakers. docs/observability.md lists all of them.
  *
  * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, or `ERR_INVALID_ARG_VALUE`: the client, its labels or
- * a metric's name is registered there already, or the prefix or a label is malformed
+ * a metric's name is registered there already, the labels of other clients there have other names,
+ * or the prefix or a label is malformed
  * @throws {RangeError} `ERR_OUT_OF_RANGE`: the prefix or a label's value is too long
  * @example
  * import { collect } from 'leasehold/prometheus'

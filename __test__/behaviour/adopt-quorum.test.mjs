@@ -131,7 +131,7 @@ for (const [how, end] of [
   ['aborts', (_, controller) => controller.abort()],
   ['closes its client', (locks) => locks.close()],
 ]) {
-  test(`an adopter that ${how} before it has seen the lease gives it back to the ticket`, async (t) => {
+  test(`an adopter that ${how} before it has seen the lease gives the lease back to the ticket`, async (t) => {
     const servers = await Promise.all([0, 1, 2].map(() => startRedis(t)))
     const store = servers.map((server) => server.url())
     const open = () => {
@@ -149,7 +149,7 @@ for (const [how, end] of [
       const ticket = await lease.detach()
       const controller = new AbortController()
       const adoption = locks.adopt(ticket, { signal: controller.signal }).catch((error) => error)
-      // The request leaves this thread, which then does not see the answer for a while.
+      // Let the request leave this thread. Then block the thread: it sees the answer late.
       await setImmediate()
       const blockedUntil = performance.now() + 60
       while (performance.now() < blockedUntil);
@@ -160,7 +160,7 @@ for (const [how, end] of [
         continue
       }
       givenBack++
-      assert.equal(await other.tryAcquire(key), null, 'no stranger gets the lock')
+      assert.equal(await other.tryAcquire(key), null, 'no other client gets the lock')
       const adopted = await within('the ticket to be adopted', adoptAgain(other, ticket), 5_000)
       assert.equal(adopted.fence, lease.fence)
       await adopted.release()
@@ -169,7 +169,7 @@ for (const [how, end] of [
   })
 }
 
-/** Adopts the ticket, once the adopter that gave up has given the lease back. */
+/** Adopts the ticket as soon as the adopter that gave up has given the lease back. */
 async function adoptAgain(locks, ticket) {
   for (;;) {
     const lease = await locks.adopt(ticket).catch((error) => {

@@ -1,11 +1,16 @@
 // Checks LockTimeoutError on every store: it names the holder, the time for which it has held the
-// lock, and the number of waiters.
+// lock, and the number of waiters, and says what to do.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { now, sleep, until } from '../support/clock.mjs'
 import { allStoreNames, overStores } from '../support/stores.mjs'
 import { named, timeout } from '../support/time-outs.mjs'
+
+const LONGER = '. Try again later, or set a longer wait'
+const MORE_RETRIES = '. Try again later, or allow more retries'
+const OWN =
+  '. If this code runs under that lock, use the lease that it has: locks are not reentrant. Otherwise, try again later, or '
 
 /** Matches a message. `…` stands for a time. */
 const message = (text) =>
@@ -26,7 +31,7 @@ overStores(
       const end = now()
       assert.match(
         error.message,
-        message(`could not acquire "${key}" within 300 ms: held by "web-1" for …; 1 other waits`),
+        message(`could not acquire "${key}" within 300 ms: held by "web-1" for …; 1 other waits${LONGER}`),
       )
       assert.deepEqual([error.key, error.holder, error.waiters], [key, 'web-1', 1])
       // One of the two clocks counts whole ms.
@@ -47,9 +52,24 @@ overStores(
         const error = await timeout(Promise.reject(reason))
         const words = `could not acquire "${key}" within 300 ms: held by this client ("web-1")`
         // On a busy machine, the store may reply too late with the time.
-        assert.ok(error.message === words || message(`${words} for …`).test(error.message), error.message)
+        const [untimed, timed] = ['', ' for …'].map((time) => message(`${words}${time}${OWN}set a longer wait`))
+        assert.ok(untimed.test(error.message) || timed.test(error.message), error.message)
         assert.equal(error.holder, 'web-1')
       }
+    })
+
+    test('a nested call gets an error that says to use the lease', async (t) => {
+      const locks = store.client(t, { name: 'web-1' })
+      const key = store.key()
+      const words = `held by this client ("web-1")`
+      await locks.withLock(key, async () => {
+        const waited = await timeout(locks.acquire(key, { wait: 100 }))
+        assert.ok(waited.message.startsWith(`could not acquire "${key}" within 100 ms: ${words}`), waited.message)
+        assert.ok(waited.message.endsWith(`${OWN}set a longer wait`), waited.message)
+        const retried = await timeout(locks.acquire(key, { retry: { retries: 1, minDelay: 5 } }))
+        assert.ok(retried.message.startsWith(`could not acquire "${key}" in 2 tries: ${words}`), retried.message)
+        assert.ok(retried.message.endsWith(`${OWN}allow more retries`), retried.message)
+      })
     })
 
     test('"this client" is the client of the call, and not another one of the same name', async (t) => {
@@ -101,7 +121,7 @@ overStores(
       const error = await named(() => b.acquire(keys, { wait: 300 }))
       assert.match(
         error.message,
-        message(`could not acquire 3 keys within 300 ms: "${keys[1]}" is held by "web-1" for …`),
+        message(`could not acquire 3 keys within 300 ms: "${keys[1]}" is held by "web-1" for …${LONGER}`),
       )
       assert.deepEqual([error.key, error.holder, error.waiters], [keys[1], 'web-1', 0])
     })
@@ -122,7 +142,7 @@ overStores(
       })
       assert.match(
         error.message,
-        message(`could not acquire 2 keys within 200 ms: "${keys[1]}" is held by "web-1" for …`),
+        message(`could not acquire 2 keys within 200 ms: "${keys[1]}" is held by "web-1" for …${LONGER}`),
       )
     })
 
@@ -132,9 +152,15 @@ overStores(
       await a.acquire(keys[1])
       const retry = { retries: 2, minDelay: 5 }
       const one = await named(() => b.acquire(keys[1], { retry }))
-      assert.match(one.message, message(`could not acquire "${keys[1]}" in 3 tries: held by "web-1" for …`))
+      assert.match(
+        one.message,
+        message(`could not acquire "${keys[1]}" in 3 tries: held by "web-1" for …${MORE_RETRIES}`),
+      )
       const both = await named(() => b.acquire(keys, { retry }))
-      assert.match(both.message, message(`could not acquire 2 keys in 3 tries: "${keys[1]}" is held by "web-1" for …`))
+      assert.match(
+        both.message,
+        message(`could not acquire 2 keys in 3 tries: "${keys[1]}" is held by "web-1" for …${MORE_RETRIES}`),
+      )
       for (const error of [one, both]) {
         assert.deepEqual([error.key, error.holder, error.waiters], [keys[1], 'web-1', 0])
         assert.ok(error.heldFor >= 0 && error.heldFor < 60_000, `${error.heldFor} ms`)
@@ -150,7 +176,10 @@ overStores(
       await sleep(20)
       const error = await named(() => two.acquire({ wait: 50 }))
       const names = '"web-1" for …, this client ("web-2") 3 times for up to …, "web-3" for … and 2 more'
-      assert.match(error.message, message(`could not acquire "${key}" within 50 ms: held by ${names}`))
+      assert.match(
+        error.message,
+        message(`could not acquire "${key}" within 50 ms: held by ${names}${OWN}set a longer wait`),
+      )
       assert.deepEqual([error.holder, error.waiters], ['web-1', 0])
       assert.ok(error.heldFor >= 68 && error.heldFor <= now() - began + 2, `${error.heldFor} ms`)
       const waiting = three.acquire({ wait: 60_000 })
@@ -168,13 +197,16 @@ overStores(
       const ofWriter = await named(() => three.write.acquire({ wait: 300 }))
       assert.match(
         ofWriter.message,
-        message(`could not acquire "${key}" within 300 ms: held by "web-1" for …, "web-2" for …`),
+        message(`could not acquire "${key}" within 300 ms: held by "web-1" for …, "web-2" for …${LONGER}`),
       )
       assert.equal(ofWriter.holder, 'web-1')
       for (const lease of readers) await lease.release()
       const writer = await three.write.acquire()
       const ofReader = await named(() => one.read.acquire({ wait: 300 }))
-      assert.match(ofReader.message, message(`could not acquire "${key}" within 300 ms: held by "web-3" for …`))
+      assert.match(
+        ofReader.message,
+        message(`could not acquire "${key}" within 300 ms: held by "web-3" for …${LONGER}`),
+      )
       await writer.release()
     })
 
@@ -215,7 +247,10 @@ overStores(
       }
       // The client knows its own leases without the store.
       const own = await timeout(a.acquire(key, { wait: 0 }))
-      assert.equal(own.message, `could not acquire "${key}" at once: held by this client ("web-1")`)
+      assert.equal(
+        own.message,
+        `could not acquire "${key}" at once: held by this client ("web-1")${OWN}set a longer wait`,
+      )
       assert.equal(own.holder, 'web-1')
     })
   },

@@ -98,6 +98,27 @@ describe('closeServer()', { timeout: 60_000 }, () => {
     assert.equal(answers(), 2)
   })
 
+  test('directly before or after listen(), the set gets the first connection, and too late it does not', async (t) => {
+    for (const [when, size] of [
+      ['before', 1],
+      ['after', 1],
+      ['too late', 0],
+    ]) {
+      const server = createServer()
+      const sets = []
+      if (when === 'before') sets.push(collectSockets(server))
+      server.listen(0, '127.0.0.1')
+      if (when === 'after') sets.push(collectSockets(server))
+      await once(server, 'listening')
+      const socket = connect(server.address().port, '127.0.0.1')
+      atEnd(t, () => socket.destroy())
+      atEnd(t, () => server.close())
+      await once(server, 'connection')
+      if (when === 'too late') sets.push(collectSockets(server))
+      assert.equal(sets[0].size, size, when)
+    }
+  })
+
   test('a request in flight is answered, and an idle connection closes after keepAliveTimeout', async (t) => {
     const ready = gate()
     const { server, sockets, socket, ended, answers } = await open(t, ready.passed)

@@ -164,3 +164,24 @@ test('bad options are refused when the middleware is made', (t) => {
     assert.throws(() => make(locks, { key, until: 'never' }), value)
   }
 })
+
+test('a missing lock client is an error that says what to pass', () => {
+  const key = () => 'k'
+  for (const [name, make] of [
+    ['lockRequest', lockRequest],
+    ['withRequestLock', (...given) => withRequestLock(...given, () => {})],
+  ]) {
+    for (const [given, received] of [
+      [[{ key }], 'options: the client comes before them'],
+      [[undefined, { key }], 'undefined'],
+      [['redis://:secret@host', { key }], 'type string'],
+    ]) {
+      assert.throws(() => make(...given), {
+        code: 'ERR_INVALID_ARG_TYPE',
+        message:
+          'The "locks" argument must be the client that createLockClient() returns: ' +
+          `${name}(locks, { key: … }, …). Received ${received}`,
+      })
+    }
+  }
+})

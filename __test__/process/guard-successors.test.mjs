@@ -82,8 +82,8 @@ describe('leasehold run, killed', { skip, timeout: 240_000 }, () => {
     const env = { NODE_OPTIONS: `--require ${SLOW_LOOK}`, LOOK: '6000' }
     const contended = await contend(t, storeOf(t), 'k', { clean: 8_000, words, env })
     contended.first.signal('SIGKILL')
-    // The successor may search three more times, and more often if it started before the command,
-    // as it does on a slow machine. There, a search also takes longer, because more processes run.
+    // The successor may search three more times. On a slow machine, it may start before the command
+    // and search more often, and each search takes longer, because more processes run.
     const turn = await assertInTurn(t, { ...contended, soon: contended.soon + 16 * 8_000 })
     await assertCleanedUp(contended, turn, 8_000)
   })

@@ -65,7 +65,7 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
   }
 
   for (const place of ['moved.db', 'elsewhere/locks.db']) {
-    test(`the holder knows that its main file is ${place} and a link to that now`, async (t) => {
+    test(`the holder notices that its main file was moved to ${place} and replaced by a link to it`, async (t) => {
       const folder = temporaryFolder(t)
       const path = join(folder, 'locks.db')
       const holder = startChild(t, 'holder.mjs', { store: `sqlite:${path}`, key: 'k', ttl: 20_000 })

@@ -1,8 +1,9 @@
 // The first step of a shutdown.
 
 /**
- * Returns the set of the open sockets of `server`. Call it before `server.listen()`, or directly
- * after it. The set also contains sockets whose TLS handshake has not ended.
+ * Returns the set of the open sockets of `server`. Call it directly before or after
+ * `server.listen()`, without an `await` between the two: the set lacks connections that the server
+ * accepted before. The set also contains sockets whose TLS handshake has not ended.
  * `server.closeAllConnections()` leaves these open.
  */
 export function collectSockets(server) {

@@ -6,7 +6,7 @@ import { types } from 'node:util'
 import type * as api from '../../index'
 import { ErrorKind, FIRST_LOSS, WITH_VOTES } from '../native/protocol'
 import { printable, quote } from '../util/printable'
-import type { Contention } from './contention'
+import { type Contention, UNKNOWN } from './contention'
 
 export class LockError extends Error implements api.LockError {
   readonly code: string
@@ -216,19 +216,34 @@ export function detachedError(key: string): LockError {
 
 /** Makes the error of a call for one or `count` keys that found `key` held at each of `tries`. */
 export function gaveUpError(key: string, tries: number, count: number, contention: Contention): LockTimeoutError {
-  return contendedError(key, count, `in ${tries === 1 ? '1 try' : `${tries} tries`}`, contention)
+  return contendedError(key, count, `in ${tries === 1 ? '1 try' : `${tries} tries`}`, contention, 'allow more retries')
 }
 
 /** Makes the error of a call for one or `count` keys whose `wait` ended while `key` was held. */
 export function timedOutError(key: string, wait: number, count: number, contention: Contention): LockTimeoutError {
-  return contendedError(key, count, wait > 0 ? `within ${wait} ms` : 'at once', contention)
+  return contendedError(key, count, wait > 0 ? `within ${wait} ms` : 'at once', contention, 'set a longer wait')
 }
 
-function contendedError(key: string, count: number, limit: string, contention: Contention): LockTimeoutError {
+/** `remedy` says which option lets such a call succeed more often. */
+function contendedError(
+  key: string,
+  count: number,
+  limit: string,
+  contention: Contention,
+  remedy: string,
+): LockTimeoutError {
   const { words, holder, heldFor, waiters } = contention
   const [what, which] = count > 1 ? [`${count} keys`, `${quote(key)} is `] : [quote(key), '']
-  const message = `could not acquire ${what} ${limit}: ${which}${words}`
+  // The words for an unknown holder say what to do.
+  const advice = contention === UNKNOWN ? '' : `. ${adviceFor(contention, remedy)}`
+  const message = `could not acquire ${what} ${limit}: ${which}${words}${advice}`
   return new LockTimeoutError(message, { key, holder, heldFor, waiters })
+}
+
+function adviceFor({ isOwn }: Contention, remedy: string): string {
+  const others = `ry again later, or ${remedy}`
+  if (!isOwn) return `T${others}`
+  return `If this code runs under that lock, use the lease that it has: locks are not reentrant. Otherwise, t${others}`
 }
 
 export function abortedError(key: string, cause: unknown): LockAbortedError {

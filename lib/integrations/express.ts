@@ -24,7 +24,7 @@ export function lockRequest(
   given: LockRequestOptions<Request, ServerResponse>,
   handler?: Handler,
 ): (request: Request, response: ServerResponse, next?: Next) => Promise<void> {
-  checkLocks(locks)
+  checkLocks(locks, 'lockRequest')
   const { options, acquireOptions, rules } = parseRequestLock(given, ['response', 'end'])
   if (handler !== undefined) checkFunction('handler', handler)
   const { key, until } = options

@@ -29,7 +29,7 @@ export function withRequestLock(
   given: WithRequestLockOptions<Args, RequestKeys, unknown>,
   handler: (lease: AnyLease, ...args: Args) => unknown,
 ): (...args: Args) => Promise<unknown> {
-  checkLocks(locks)
+  checkLocks(locks, 'withRequestLock')
   const { options, acquireOptions, rules } = parseRequestLock(given, ['handler', 'body'])
   checkFunction('handler', handler)
   const { key, until } = options

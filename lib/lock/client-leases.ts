@@ -31,8 +31,8 @@ export function letLeasesExpire(client: number): void {
 }
 
 /**
- * Rejects the adoptions of a client that closes. The leases that it has adopted and handed to no
- * caller go back to their tickets.
+ * Rejects the pending adoptions of a client that closes. A lease that the client has adopted and
+ * has not handed to its caller goes back to its ticket.
  */
 export function endAdoptions(client: number): void {
   for (const lease of slots) {

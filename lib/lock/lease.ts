@@ -348,10 +348,10 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     else report(timeouts.guess(heldHere))
   }
 
-  /** Rejects the request, and gives up the lease that it may have got and no caller has seen. */
+  /** Rejects the request. Gives up the lease that it may have got; no caller has seen that. */
   #giveUp(makeError: () => api.LockError): void {
     this.#settlement.reject(makeError)
-    // To cancel an adoption that has succeeded gives the lease back to its ticket.
+    // If an adoption has succeeded, cancelling it gives the lease back to its ticket.
     if (this.#phase === Phase.Pending || (this.#phase === Phase.Held && this.#isAdoption)) {
       this.#phase = Phase.Released
       bridge.cancel(this.#slot)
@@ -381,7 +381,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   }
 
   [onAbort](signal: AbortSignal): void {
-    // The lease may be granted: an earlier record of the batch ran code that aborted the signal.
+    // The lease may be granted: an earlier record of the batch may have run code that aborts.
     this.#giveUp(() => abortedError(this.#key, signal.reason))
   }
 

@@ -3,7 +3,7 @@
 //! All randomness comes from one seed, which a failure prints. `LEASEHOLD_SEED=n cargo test
 //! --profile developer --features mutants --test simulation` replays that schedule: without the
 //! feature, tokens do not depend on the seed. `LEASEHOLD_SEEDS=n` runs n schedules of each kind,
-//! and `LEASEHOLD_MUTANT=text` the wrong variants whose names contain the text (`mutants.rs`).
+//! and `LEASEHOLD_MUTANT=text` the mutants whose names contain the text (`mutants.rs`).
 
 mod campaign;
 mod history;

@@ -1,6 +1,6 @@
-//! Checks that the simulation finds mistakes: each deliberately wrong variant of the rules fails
-//! within a number of schedules. A world that breaks the one assumption of a quorum fails, too.
-//! `LEASEHOLD_MUTANT=text` runs only the variants whose names contain the text.
+//! Checks that the simulation finds mistakes: each mutant fails within a number of schedules. A
+//! world that breaks the one assumption of a quorum fails, too. `LEASEHOLD_MUTANT=text` runs only
+//! the mutants whose names contain the text.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -12,10 +12,10 @@ use leasehold::mutants::{self, Mutant};
 use crate::world::{Shape, World};
 use crate::{About, shape_of};
 
-/// The simulation has to find each wrong variant within this number of schedules.
+/// The simulation has to find each mutant within this number of schedules.
 const MOST_SEEDS: u64 = 5_000;
 
-/// A wrong variant.
+/// What the simulation has to find.
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
     /// A wrong rule.
@@ -24,7 +24,7 @@ enum Wrong {
     EarlyReturn,
 }
 
-/// Returns true if the schedule fails with the wrong variant.
+/// Returns true if the schedule fails with the mutant.
 fn fails(wrong: Wrong, seed: u64, about: About) -> bool {
     let (mut shape, trouble) = shape_of(seed, about);
     mutants::seed_tokens(seed);
@@ -56,7 +56,7 @@ fn seed_of_rare(wrong: Wrong) -> Option<u64> {
     }
 }
 
-/// Returns the first schedule that finds the wrong variant, and its subject.
+/// Returns the first schedule that finds the mutant, and its subject.
 fn found(wrong: Wrong) -> Option<(u64, About)> {
     let of_one = [About::Store].as_slice();
     let worlds = match wrong {
@@ -95,7 +95,7 @@ fn every_wrong_variant_is_found() {
     let all = Mutant::ALL.map(Wrong::Rules).into_iter().chain([Wrong::EarlyReturn]);
     let wrong: Vec<Wrong> = all.filter(|wrong| format!("{wrong:?}").contains(&only)).collect();
     let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    // Schedules of wrong variants are expected to panic, so print no messages.
+    // Schedules of mutants are expected to panic, so print no messages.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     std::thread::scope(|scope| {

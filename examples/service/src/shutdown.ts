@@ -21,7 +21,7 @@ interface Parts {
 
 /**
  * Shuts down on the first SIGTERM or SIGINT. A second signal ends the process at once. Call it
- * before `server.listen()`.
+ * directly before or after `server.listen()`.
  *
  * The limit, 10 s, has to be longer than `keepAliveTimeout` plus twice the longest request. Here
  * these are 2 s (newer versions of Node add 1 s to the timeout) and twice 3.5 s (1 s of waiting for

@@ -30,10 +30,14 @@ const MOST_KEYS = 1_000
 /** The options that both kinds of servers take. */
 type Options = RequestLockOptions & Partial<Record<(typeof OPTIONS)[number], unknown>>
 
-export function checkLocks(given: unknown): asserts given is api.LockClient {
+/** Throws unless `given` is a lock client. `caller` is the function that it was given to. */
+export function checkLocks(given: unknown, caller: string): asserts given is api.LockClient {
   const { withLock, inspect } = Object(given) as Partial<api.LockClient>
   const like = typeof withLock === 'function' && typeof inspect === 'function'
-  if (!like) throw badType('locks', 'a lock client', given)
+  if (like) return
+  const { key } = Object(given) as Partial<Options>
+  const received = key === undefined ? undefined : 'options: the client comes before them'
+  throw badType('locks', `the client that createLockClient() returns: ${caller}(locks, { key: … }, …)`, given, received)
 }
 
 /** Says what a key function may return. */

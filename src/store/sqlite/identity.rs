@@ -41,7 +41,7 @@ fn file_at(name: &CString) -> Option<FileId> {
 pub struct FileNames {
     /// The path as the user wrote it: if it is a link, the link itself may change.
     given: CString,
-    /// The path that `given` resolved to. A link may take the place of the file there.
+    /// The path that `given` resolved to. A link may replace the file there later.
     real: CString,
     /// The log and its index, beside the database itself.
     logs: [CString; 2],
@@ -65,8 +65,8 @@ impl FileNames {
         FileIds { main: self.database(), wal: file_at(wal), shm: file_at(shm) }
     }
 
-    /// Returns the database if both of its paths lead to it. If the file was moved and its path is
-    /// a link to the new place, other processes use the log and the owners beside that place.
+    /// Returns the database file; `None` unless both paths lead to it. If the file was moved and a
+    /// link was left at its path, other processes use the log and the owners at the new place.
     fn database(&self) -> Option<FileId> {
         let real = rustix::fs::lstat(&self.real).ok().map(|found| FileId::of(&found));
         if self.given == self.real || file_at(&self.given) == real { real } else { None }

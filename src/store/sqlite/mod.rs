@@ -62,7 +62,8 @@
 //! the files that the store uses. While a live owner names those files, no store grants a lease in
 //! others (`admission` says why that suffices). So **a holder knows before another client is
 //! granted its lock**. If `PATH.owners/` is removed together with the files, or the directory of
-//! both is moved away, a new store can't see the old owners; the holder then knows within 50 ms.
+//! both is moved away, a new store can't see the old owners. The holder notices at its next check,
+//! and `isHeld` turns false within 0.1 s.
 //! While the files are used, they are touched every hour, because some systems delete old files.
 
 mod admission;

@@ -105,8 +105,8 @@ impl HeldLease {
         self.outlives
     }
 
-    /// Returns what may be left of the lease at the store after its caller has given it up without
-    /// having seen it. If the lease was adopted, a quorum gives it back to its ticket.
+    /// Returns what may be left at the store of a lease that its caller has given up and has never
+    /// seen. If the lease was adopted, a quorum gives it back to its ticket.
     pub fn left_unseen(self, now: Instant) -> PossibleLease {
         let from_ticket = self.from_ticket;
         PossibleLease { from_ticket, ..self.left_at_store(now) }
