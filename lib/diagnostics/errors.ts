@@ -235,15 +235,9 @@ function contendedError(
   const { words, holder, heldFor, waiters } = contention
   const [what, which] = count > 1 ? [`${count} keys`, `${quote(key)} is `] : [quote(key), '']
   // The words for an unknown holder say what to do.
-  const advice = contention === UNKNOWN ? '' : `. ${adviceFor(contention, remedy)}`
+  const advice = contention === UNKNOWN ? '' : `. Try again later, or ${remedy}`
   const message = `could not acquire ${what} ${limit}: ${which}${words}${advice}`
   return new LockTimeoutError(message, { key, holder, heldFor, waiters })
-}
-
-function adviceFor({ isOwn }: Contention, remedy: string): string {
-  const others = `ry again later, or ${remedy}`
-  if (!isOwn) return `T${others}`
-  return `If this code runs under that lock, use the lease that it has: locks are not reentrant. Otherwise, t${others}`
 }
 
 export function abortedError(key: string, cause: unknown): LockAbortedError {
