@@ -324,6 +324,29 @@ describe('sqlite: the rights of other users', { timeout: 60_000, skip }, () => {
     })
   }
 
+  test('a device is refused, and no journal is left beside it', {
+    skip: process.getuid() !== 0 && 'needs root',
+  }, async (t) => {
+    const path = join(temporaryFolder(t), 'locks.db')
+    execFileSync('mknod', [path, 'c', '1', '3'])
+    const locks = openClient(t, path)
+    await assert.rejects(locks.tryAcquire('a'), { message: /locks\.db is not a regular file; name another file/ })
+    assert.deepEqual(
+      readdirSync(dirname(path)).filter((name) => name.endsWith('-journal')),
+      [],
+    )
+  })
+
+  test('no message shows a control character of a path', async (t) => {
+    const folder = join(temporaryFolder(t), 'a\u001b[2J\u2028b')
+    mkdirSync(join(folder, 'locks.db'), { recursive: true })
+    const error = await openClient(t, join(folder, 'locks.db'))
+      .tryAcquire('a')
+      .catch((error) => error)
+    assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
+    assert.ok(error.message.includes('a\\u{1b}[2J\\u{2028}b'), error.message)
+  })
+
   test('diagnose reports what other users may open', async (t) => {
     const folder = temporaryFolder(t)
     const path = join(folder, 'locks.db')

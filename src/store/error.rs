@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::printable::printable_message;
+
 /// The reason why a store did not carry out a request. JavaScript sees the name as `error.reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoreErrorKind {
@@ -117,11 +119,11 @@ pub enum NodeAnswer {
 impl StoreError {
     /// Returns the error of a request that certainly was not carried out.
     pub fn not_done(kind: StoreErrorKind, message: impl Into<Arc<str>>) -> Self {
-        Self { kind, maybe_done: false, message: message.into(), votes: Arc::default() }
+        Self { kind, maybe_done: false, message: printable_message(message), votes: Arc::default() }
     }
 
     /// Returns the error of a request that may have been carried out.
     pub fn maybe_done(kind: StoreErrorKind, message: impl Into<Arc<str>>) -> Self {
-        Self { kind, maybe_done: true, message: message.into(), votes: Arc::default() }
+        Self { kind, maybe_done: true, message: printable_message(message), votes: Arc::default() }
     }
 }

@@ -2,9 +2,17 @@
 //!
 //! The texts and addresses that a server sends get into messages, events, logs and terminals. A
 //! control character in them could clear a screen or forge a line of a log. So the store escapes
-//! such text when it receives the text, and nothing escapes it again later.
+//! such text when it receives the text. The messages of errors may also have paths, which other
+//! users of the machine may have named, so an error escapes its whole message.
 
 use std::fmt::Write;
+use std::sync::Arc;
+
+/// Returns the same text, escaped as [`printable`] does it.
+pub fn printable_message(text: impl Into<Arc<str>>) -> Arc<str> {
+    let text = text.into();
+    if text.chars().any(is_control) { printable(&text, usize::MAX).into() } else { text }
+}
 
 /// Returns `text` with a visible escape in the place of each character that would control a
 /// terminal, cut off after `most` characters. Escaping the result again does not change it.

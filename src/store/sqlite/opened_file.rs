@@ -1,6 +1,7 @@
 //! An opened lock file: the connection of SQLite, and the files that it has open.
 
 use std::fmt::Display;
+use std::fs::FileType;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,6 +57,10 @@ impl OpenedFile {
     fn try_open(place: &FileLocation, deadline: Instant) -> Result<Self, SchemaError> {
         identity::prepare();
         let path = &*place.real;
+        // SQLite would open a device, and leave a journal beside it.
+        if path.symlink_metadata().is_ok_and(|found| is_special(found.file_type())) {
+            return Err(SchemaError::Special);
+        }
         // Without the URI flag, SQLite takes the path as it is written. SQLite never creates the
         // file: see `creation`. All links have been followed and checked, so a link that is there
         // now was put there meanwhile.
@@ -132,12 +137,17 @@ impl OpenedFile {
     }
 }
 
+fn is_special(kind: FileType) -> bool {
+    !kind.is_file() && !kind.is_dir() && !kind.is_symlink()
+}
+
 /// Returns the error of a file that is not a lock file of this version.
 fn refused(path: &Path, refusal: &SchemaError) -> StoreError {
     let why = match refusal {
         SchemaError::Linked => {
             "has several names (hard links), and each name would have its own log; remove all names but one"
         }
+        SchemaError::Special => "is not a regular file; name another file: sqlite:PATH",
         SchemaError::Newer => "was made by a newer version of leasehold",
         SchemaError::Older => {
             "was made by an older version of leasehold; end all that use it and delete it, or name another \

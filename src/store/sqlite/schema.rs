@@ -84,6 +84,8 @@ pub enum SchemaError {
     Sqlite(rusqlite::Error),
     /// The file is a database of another program.
     Foreign,
+    /// The file is a device, a FIFO or a socket.
+    Special,
     /// The file has more than one name (hard links).
     Linked,
     /// The file was mounted without its directory.
