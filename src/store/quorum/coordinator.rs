@@ -173,6 +173,7 @@ impl Coordinator {
                 self.end_repairs(*token);
                 self.adopter_ended(now, *token, Some(*ticket));
             }
+            Request::Detach { token, .. } => self.lease_nodes.detaching(*token),
             _ => {}
         }
         // A request that may need a second round leaves time for it.
@@ -258,6 +259,7 @@ impl Coordinator {
             }
         }
         self.tick_adoptions(now);
+        self.end_adopted_leases(now);
         self.send_detachments(now);
         for number in self.waiters.due(now) {
             self.effects.notices.push(Notice::Granted { number, fence: None });
@@ -273,7 +275,12 @@ impl Coordinator {
             .filter_map(|id| self.pending_requests.get(id)?.vote_round.holds_until())
             .min();
         let adoptions = self.adoptions.values().filter_map(AdoptionAttempt::next_wake).min();
-        let others = [self.waiters.next_wake(), self.pending_releases.next_wake(), self.detachments_wake()];
+        let others = [
+            self.waiters.next_wake(),
+            self.pending_releases.next_wake(),
+            self.detachments_wake(),
+            self.lease_nodes.next_end(),
+        ];
         others.into_iter().chain([holds, adoptions]).flatten().min()
     }
 
