@@ -36,6 +36,8 @@ pub struct EndedLease {
     pub repaired: u64,
     /// The ticket from which the lease was adopted, and the nodes that may still have it, as bits.
     pub ticket: Option<(Token, u64)>,
+    /// The latest time at which it would have ended at its nodes by its ttl.
+    pub until: Instant,
 }
 
 /// Describes how a majority granted or renewed a lease.
@@ -185,9 +187,11 @@ impl LeaseNodes {
     /// Forgets the lease of `token`: it has ended, or no client of this process holds it.
     pub fn forget(&mut self, token: Token) -> Option<EndedLease> {
         self.adopted.remove(&token);
-        let TrackedLease { terms, repaired, ticketed, .. } = self.leases.remove(&token)?;
+        let lease = self.leases.remove(&token)?;
+        let until = lease.ends();
+        let TrackedLease { terms, repaired, ticketed, .. } = lease;
         let ticket = terms.ticket.map(|ticket| (ticket, ticketed));
-        Some(EndedLease { key: terms.key, token, repaired, ticket })
+        Some(EndedLease { key: terms.key, token, repaired, ticket, until })
     }
 
     /// Notes that the lease of `token` is asked to be detached. Even if the answer fails, the nodes
