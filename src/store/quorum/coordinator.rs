@@ -198,7 +198,10 @@ impl Coordinator {
         let mut vote_round = VoteRound::new(request, skipped, &self.nodes);
         vote_round.awaited += if inspects { skipped.count_ones() as usize } else { 0 };
         let mut pending = PendingRequest::new(vote_round, batch, index, now, timeout);
-        pending.lease_ends = released.map(|EndedLease { until, .. }| until);
+        if let Some(EndedLease { nodes, valid_until, until, .. }) = released {
+            pending.vote_round.held_at = (now < valid_until).then_some(nodes);
+            pending.lease_ends = Some(until);
+        }
         self.pending_requests.insert(id, pending);
     }
 

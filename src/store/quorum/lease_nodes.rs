@@ -36,7 +36,11 @@ pub struct EndedLease {
     pub repaired: u64,
     /// The ticket from which the lease was adopted, and the nodes that may still have it, as bits.
     pub ticket: Option<(Token, u64)>,
-    /// The latest time at which it would have ended at its nodes by its ttl.
+    /// The nodes that granted or last renewed the lease, as bits.
+    pub nodes: u64,
+    /// The time until which its holder may have used it.
+    pub valid_until: Instant,
+    /// The latest time at which it would have ended at these nodes by its ttl.
     pub until: Instant,
 }
 
@@ -189,9 +193,9 @@ impl LeaseNodes {
         self.adopted.remove(&token);
         let lease = self.leases.remove(&token)?;
         let until = lease.ends();
-        let TrackedLease { terms, repaired, ticketed, .. } = lease;
+        let TrackedLease { terms, repaired, ticketed, nodes, valid_until, .. } = lease;
         let ticket = terms.ticket.map(|ticket| (ticket, ticketed));
-        Some(EndedLease { key: terms.key, token, repaired, ticket, until })
+        Some(EndedLease { key: terms.key, token, repaired, ticket, nodes, valid_until, until })
     }
 
     /// Notes that the lease of `token` is asked to be detached. Even if the answer fails, the nodes

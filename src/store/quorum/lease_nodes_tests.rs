@@ -48,7 +48,15 @@ fn a_lease_that_ended_or_ran_out_is_none_to_lose() {
     grant(&mut lease_nodes, 0, other, 0b011);
     assert_eq!(
         lease_nodes.forget(one),
-        Some(EndedLease { key: "k".into(), token: one, repaired: 0, ticket: None, until: at(10_000) })
+        Some(EndedLease {
+            key: "k".into(),
+            token: one,
+            repaired: 0,
+            ticket: None,
+            nodes: 0b011,
+            valid_until: at(10_000),
+            until: at(10_000),
+        })
     );
     assert!(!lease_nodes.lost(at(10_000), 0, 2));
 }

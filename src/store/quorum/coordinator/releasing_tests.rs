@@ -5,6 +5,7 @@ use super::*;
 use crate::lease::Token;
 
 const MISSING: Reply = Reply::NotHeld(Absence::Missing);
+const TAKEN: Reply = Reply::NotHeld(Absence::Taken);
 /// The ttl of the tests in ms.
 const TTL: u64 = 5_000;
 
@@ -105,4 +106,34 @@ fn a_node_that_denies_to_take_a_ticket_back_is_asked_again_until_the_ticket_has_
     network.ask(0, 3, again);
     network.live(2_000);
     assert!(network.settled(0, 3).unwrap().is_adopted());
+}
+
+#[test]
+fn a_release_is_true_although_a_node_never_had_the_lease_and_another_one_fails() {
+    for answer in [MISSING, TAKEN] {
+        let mut quorum = TestQuorum::of(3);
+        let token = quorum.lease_at([true, true, false]);
+        let answers = [Ok(Reply::Released), away(), Ok(answer)];
+        assert_eq!(quorum.release(token, answers), Reply::Released);
+    }
+}
+
+#[test]
+fn a_release_is_true_although_a_node_lost_the_lease_unless_another_client_has_it_there() {
+    for (answer, released) in [(MISSING, Reply::Released), (TAKEN, TAKEN)] {
+        let mut quorum = TestQuorum::of(3);
+        let token = quorum.lease_at([true; 3]);
+        assert_eq!(quorum.release(token, [Ok(Reply::Released), away(), Ok(answer)]), released);
+    }
+}
+
+#[test]
+fn a_release_is_false_if_most_nodes_lost_the_lease_or_its_time_is_over() {
+    let mut quorum = TestQuorum::of(3);
+    let token = quorum.lease_at([true; 3]);
+    assert_eq!(quorum.release(token, [Ok(Reply::Released), Ok(MISSING), Ok(MISSING)]), MISSING);
+    let mut quorum = TestQuorum::of(3);
+    let token = quorum.lease_at([true, true, false]);
+    quorum.now = quorum.now + ttl().as_duration();
+    assert_eq!(quorum.release(token, [Ok(Reply::Released), away(), Ok(MISSING)]), MISSING);
 }
