@@ -61,8 +61,8 @@ pub struct TokenChange {
     /// True if `token` is a used ticket. Other adopters may give the node back to the ticket a
     /// little later.
     pub ticket: bool,
-    /// When the released lease, or the ticket `to`, ends at the node; `None` if that is not known. A
-    /// change that the node refuses is repeated until then.
+    /// When the released lease, or the ticket `to`, ends at the node; `None` if that is not known.
+    /// A change that the node refuses is repeated until then.
     pub ends: Option<Instant>,
 }
 
