@@ -83,6 +83,9 @@ pub struct AdoptedLease {
     pub first: Fence,
     /// The last fence that is reserved with the lease.
     pub last: Fence,
+    /// The fence with which the lease was granted, if that is smaller than `first`. Otherwise the
+    /// same as `first`. Only the answer to a [move](super::Request::Move) says it.
+    pub granted: Fence,
     /// Whether the lease is exclusive or shared. The limit of a shared lease is `u32::MAX` if the
     /// store does not know it.
     pub mode: Mode,
@@ -105,8 +108,11 @@ impl AdoptedLease {
     /// Returns false if the lease is newer than its ticket, which contains the fence `said`. The
     /// lease of the ticket has then passed to another adopter. After that, an acquire that was sent
     /// before the lease was detached arrived late, and got a new lease for the same token.
+    ///
+    /// The first fence can't serve for that: the process that detaches the lease may have reserved
+    /// more fences, for its next waiter, and the lease has no note where the claim came first.
     pub fn is_of_ticket(&self, said: Fence) -> bool {
-        self.ttl.is_some() || self.first <= said
+        self.ttl.is_some() || self.granted <= said
     }
 
     /// Returns true if the fence `said` may be the lease's.
@@ -208,6 +214,7 @@ mod tests {
         let without = AdoptedLease {
             first: Fence(100),
             last: Fence(163),
+            granted: Fence(100),
             mode: Mode::Exclusive,
             ttl: None,
             remaining: None,
@@ -218,6 +225,23 @@ mod tests {
         }
         let noted = AdoptedLease { ttl: Some(ttl(10)), ..without };
         assert_eq!(noted.fence(Fence(130)), Fence(100));
+    }
+
+    #[test]
+    fn a_lease_without_a_note_is_of_the_ticket_if_it_was_granted_before() {
+        let lease = |first, granted, ttl| AdoptedLease {
+            first: Fence(first),
+            last: Fence(163),
+            granted: Fence(granted),
+            mode: Mode::Exclusive,
+            ttl,
+            remaining: None,
+        };
+        assert!(lease(100, 100, None).is_of_ticket(Fence(100)));
+        assert!(!lease(101, 101, None).is_of_ticket(Fence(100)));
+        assert!(lease(130, 100, None).is_of_ticket(Fence(100)), "its process reserved more fences");
+        assert!(!lease(130, 101, None).is_of_ticket(Fence(100)));
+        assert!(lease(101, 101, Some(ttl(10))).is_of_ticket(Fence(100)));
     }
 
     #[test]

@@ -151,6 +151,7 @@ impl Checker {
                         Reply::Adopted(AdoptedLease {
                             first,
                             last,
+                            granted: first,
                             mode: lease.mode,
                             ttl: None,
                             remaining: None,

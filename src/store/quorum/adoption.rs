@@ -220,6 +220,19 @@ impl AdoptionAttempt {
         self.judge(nodes)
     }
 
+    /// Returns true if the adopter has the lease, and a node that answered the claim late with
+    /// `answer` still has to carry out the second round. Without it, the node would have the
+    /// adopter's token, but the former holder's name and the end of the ticket.
+    pub fn confirms_late(&mut self, now: Instant, node: usize, answer: &Answer) -> bool {
+        let is_late = self.stage == AdoptionStage::Over(AdoptionEnd::Won)
+            && now < self.deadline
+            && matches!(answer, Ok(Reply::Adopted(_)));
+        if is_late {
+            self.confirmed[node] = Confirmed::Asked;
+        }
+        is_late
+    }
+
     /// Counts a node that has lost its leases as failed with `error`, if the adopter has claimed
     /// the node.
     pub fn lost(&mut self, node: usize, error: StoreError, nodes: &Nodes) -> Step {
@@ -307,7 +320,10 @@ impl AdoptionAttempt {
     /// may use half of the time that is left, so that the second round has the other half.
     pub fn timeout(&self, now: Instant) -> Duration {
         let left = self.deadline.since(now);
-        if self.stage == AdoptionStage::Confirming { left } else { left / 2 }
+        match self.stage {
+            AdoptionStage::Confirming | AdoptionStage::Over(_) => left,
+            AdoptionStage::Resting(_) | AdoptionStage::Claiming => left / 2,
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use self::waiting_detachment::WaitingDetachment;
 use super::adoption::AdoptionAttempt;
 use super::batches::{Batches, Settled};
 use super::call_queue::{CallQueue, CallTag};
-use super::lease_nodes::LeaseNodes;
+use super::lease_nodes::{EndedLease, LeaseNodes};
 use super::nodes::Nodes;
 use super::other_adopters::OtherAdopters;
 use super::pending_releases::{MoveResult, PendingReleases, TokenChange};
@@ -154,7 +154,7 @@ impl Coordinator {
     fn ask_nodes(&mut self, now: Instant, batch: u64, index: usize, request: Request, timeout: Duration) {
         self.serial += 1;
         let id = self.serial;
-        let (mut skipped, mut inspects) = (0, false);
+        let (mut skipped, mut inspects, mut released) = (0, false, None);
         match &request {
             Request::Acquire(AcquireRequest { token, place, .. }) => {
                 self.open_acquires.begin(*token);
@@ -168,11 +168,13 @@ impl Coordinator {
                 self.refuse(*token);
                 self.adopter_ended(now, *token, None);
                 self.release_ticket(now, ended.as_ref());
+                released = ended;
             }
             Request::GiveBack { token, ticket, .. } => {
                 self.end_repairs(*token);
                 self.adopter_ended(now, *token, Some(*ticket));
             }
+            Request::Detach { token, .. } => self.lease_nodes.detaching(*token),
             _ => {}
         }
         // A request that may need a second round leaves time for it.
@@ -195,7 +197,12 @@ impl Coordinator {
         }
         let mut vote_round = VoteRound::new(request, skipped, &self.nodes);
         vote_round.awaited += if inspects { skipped.count_ones() as usize } else { 0 };
-        self.pending_requests.insert(id, PendingRequest::new(vote_round, batch, index, now, timeout));
+        let mut pending = PendingRequest::new(vote_round, batch, index, now, timeout);
+        if let Some(EndedLease { nodes, valid_until, until, .. }) = released {
+            pending.vote_round.held_at = (now < valid_until).then_some(nodes);
+            pending.lease_ends = Some(until);
+        }
+        self.pending_requests.insert(id, pending);
     }
 
     /// Handles a node's answers to a call.
@@ -203,7 +210,9 @@ impl Coordinator {
         let Some((node, tags, trusted)) = self.call_queue.answered(call) else { return };
         debug_assert_eq!(tags.len(), answers.len(), "a node answers each request once");
         if let Some(CallTag::PendingRelease) = tags.first() {
-            let failed: Vec<bool> = answers.iter().map(is_pending).collect();
+            let live = self.pending_releases.live(now, node);
+            let is_failed = |(answer, live)| is_pending(answer, live);
+            let failed: Vec<bool> = answers.iter().zip(live).map(is_failed).collect();
             let said: Vec<MoveResult> = answers.iter().map(said).collect();
             self.pending_releases.said(now, node, &said);
             let jitter = self.rng.f64();
@@ -258,6 +267,7 @@ impl Coordinator {
             }
         }
         self.tick_adoptions(now);
+        self.end_adopted_leases(now);
         self.send_detachments(now);
         for number in self.waiters.due(now) {
             self.effects.notices.push(Notice::Granted { number, fence: None });
@@ -273,7 +283,12 @@ impl Coordinator {
             .filter_map(|id| self.pending_requests.get(id)?.vote_round.holds_until())
             .min();
         let adoptions = self.adoptions.values().filter_map(AdoptionAttempt::next_wake).min();
-        let others = [self.waiters.next_wake(), self.pending_releases.next_wake(), self.detachments_wake()];
+        let others = [
+            self.waiters.next_wake(),
+            self.pending_releases.next_wake(),
+            self.detachments_wake(),
+            self.lease_nodes.next_end(),
+        ];
         others.into_iter().chain([holds, adoptions]).flatten().min()
     }
 
@@ -342,9 +357,11 @@ fn said(answer: &Answer) -> MoveResult {
     }
 }
 
-/// Returns true if a release or a move with that answer may not have been carried out.
-fn is_pending(answer: &Answer) -> bool {
-    answer.as_ref().is_err_and(|error| error.kind.is_transient() || error.maybe_done)
+/// Returns true if a release or a move with that answer may not have been carried out, and has to
+/// be repeated. `lives` says that its lease may still live at the node: then even a refusal, as for
+/// missing rights, is repeated.
+fn is_pending(answer: &Answer, lives: bool) -> bool {
+    answer.as_ref().is_err_and(|error| lives || error.kind.is_transient() || error.maybe_done)
 }
 
 #[cfg(test)]

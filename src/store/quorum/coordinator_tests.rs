@@ -352,6 +352,8 @@ mod detaching_tests;
 mod lost_tests;
 #[path = "coordinator/newer_leases_tests.rs"]
 mod newer_leases_tests;
+#[path = "coordinator/releasing_tests.rs"]
+mod releasing_tests;
 #[path = "coordinator/repairing_tests.rs"]
 mod repairing_tests;
 #[path = "coordinator/used_tickets_tests.rs"]

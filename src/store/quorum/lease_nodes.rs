@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::lease::{Fence, Instant, Key, Mode, Token};
 
@@ -36,6 +36,12 @@ pub struct EndedLease {
     pub repaired: u64,
     /// The ticket from which the lease was adopted, and the nodes that may still have it, as bits.
     pub ticket: Option<(Token, u64)>,
+    /// The nodes that granted or last renewed the lease, as bits.
+    pub nodes: u64,
+    /// The time until which its holder may have used it.
+    pub valid_until: Instant,
+    /// The latest time at which it would have ended at these nodes by its ttl.
+    pub until: Instant,
 }
 
 /// Describes how a majority granted or renewed a lease.
@@ -72,10 +78,20 @@ struct TrackedLease {
     terms: LeaseTerms,
 }
 
+impl TrackedLease {
+    /// Returns when the lease has ended for its holder, and would have ended at the nodes if it had
+    /// not been adopted.
+    fn ends(&self) -> Instant {
+        self.until.max(self.valid_until)
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct LeaseNodes {
     leases: FxHashMap<Token, TrackedLease>,
+    /// The tokens of adopted leases. They stay tracked until [`LeaseNodes::ended`] returns them.
+    adopted: FxHashSet<Token>,
     /// The number of leases at which expired ones are removed next.
     prune_at: usize,
 }
@@ -84,7 +100,8 @@ impl LeaseNodes {
     /// Notes that the lease of `token` was granted at `now`.
     pub fn granted(&mut self, now: Instant, token: Token, agreement: Agreement, terms: LeaseTerms) {
         if self.leases.len() >= self.prune_at {
-            self.leases.retain(|_, tracked| now < tracked.until);
+            let adopted = &self.adopted;
+            self.leases.retain(|token, tracked| now < tracked.until || adopted.contains(token));
             self.prune_at = PRUNE_FROM.max(2 * self.leases.len());
         }
         let Agreement { vote_round, nodes, fenced, asked, ttl } = agreement;
@@ -93,6 +110,10 @@ impl LeaseNodes {
         let (valid_until, until) = (asked + ttl, now + ttl);
         let tracked =
             TrackedLease { nodes, unfenced, repaired, ticketed, vote_round, valid_until, until, terms };
+        match tracked.terms.ticket {
+            Some(_) => self.adopted.insert(token),
+            None => self.adopted.remove(&token),
+        };
         self.leases.insert(token, tracked);
     }
 
@@ -108,7 +129,11 @@ impl LeaseNodes {
     ) -> bool {
         let Some(tracked) = self.leases.get_mut(&token) else { return false };
         if now >= tracked.valid_until {
-            self.leases.remove(&token);
+            if self.adopted.contains(&token) {
+                tracked.until = tracked.until.max(now + agreement.ttl);
+            } else {
+                self.leases.remove(&token);
+            }
             return false;
         }
         let Agreement { vote_round, nodes, fenced, asked, ttl } = agreement;
@@ -165,9 +190,36 @@ impl LeaseNodes {
 
     /// Forgets the lease of `token`: it has ended, or no client of this process holds it.
     pub fn forget(&mut self, token: Token) -> Option<EndedLease> {
-        let TrackedLease { terms, repaired, ticketed, .. } = self.leases.remove(&token)?;
+        self.adopted.remove(&token);
+        let lease = self.leases.remove(&token)?;
+        let until = lease.ends();
+        let TrackedLease { terms, repaired, ticketed, nodes, valid_until, .. } = lease;
         let ticket = terms.ticket.map(|ticket| (ticket, ticketed));
-        Some(EndedLease { key: terms.key, token, repaired, ticket })
+        Some(EndedLease { key: terms.key, token, repaired, ticket, nodes, valid_until, until })
+    }
+
+    /// Notes that the lease of `token` is asked to be detached. Even if the answer fails, the nodes
+    /// may have done so. So the lease does not count as adopted any more.
+    pub fn detaching(&mut self, token: Token) {
+        self.adopted.remove(&token);
+    }
+
+    /// Returns the adopted leases that have ended without a release. They stay tracked until they
+    /// are forgotten.
+    pub fn ended(&self, now: Instant) -> Vec<Token> {
+        let mut ended: Vec<Token> =
+            self.adopted_ends().filter(|(_, ends)| *ends <= now).map(|(token, _)| token).collect();
+        ended.sort_unstable_by_key(Token::to_string);
+        ended
+    }
+
+    /// Returns when the next adopted lease ends unless it is renewed.
+    pub fn next_end(&self) -> Option<Instant> {
+        self.adopted_ends().map(|(_, ends)| ends).min()
+    }
+
+    fn adopted_ends(&self) -> impl Iterator<Item = (Token, Instant)> {
+        self.adopted.iter().filter_map(|token| Some((*token, self.leases.get(token)?.ends())))
     }
 
     /// Returns for each of the `nodes` how many leases it does not back, and the number of all
@@ -190,140 +242,21 @@ impl LeaseNodes {
     /// Notes that `node` has lost its leases, and forgets each lease that fewer than `enough` nodes
     /// still back. Returns true if there was one.
     pub fn lost(&mut self, now: Instant, node: usize, enough: usize) -> bool {
-        self.leases.retain(|_, tracked| now < tracked.until);
-        let live = self.leases.len();
-        for tracked in self.leases.values_mut() {
+        let (mut any, adopted) = (false, &self.adopted);
+        self.leases.retain(|token, tracked| {
+            let was_valid = now < tracked.valid_until;
             tracked.nodes &= !(1 << node);
-        }
-        self.leases.retain(|_, tracked| tracked.nodes.count_ones() as usize >= enough);
-        self.leases.len() < live
+            let is_lost = (tracked.nodes.count_ones() as usize) < enough;
+            any |= was_valid && is_lost;
+            if is_lost {
+                tracked.valid_until = tracked.valid_until.min(now);
+            }
+            (now < tracked.until && !is_lost) || adopted.contains(token)
+        });
+        any
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TTL: Duration = Duration::from_secs(10);
-
-    fn at(ms: u64) -> Instant {
-        Instant::from_micros(ms * 1000)
-    }
-
-    fn terms() -> LeaseTerms {
-        let (mode, fences) = (Mode::Exclusive, (Fence(5), 1));
-        LeaseTerms {
-            key: "k".into(),
-            mode,
-            holder: "h".into(),
-            outlives_process: false,
-            fences,
-            ticket: None,
-        }
-    }
-
-    /// Returns the agreement of `nodes`, which answer at the instant at which they are asked.
-    fn agreement(asked: Instant, vote_round: u64, nodes: u64) -> Agreement {
-        Agreement { vote_round, nodes, fenced: Some(nodes), asked, ttl: TTL }
-    }
-
-    fn grant(lease_nodes: &mut LeaseNodes, ms: u64, token: Token, nodes: u64) {
-        lease_nodes.granted(at(ms), token, agreement(at(ms), 1, nodes), terms());
-    }
-
-    #[test]
-    fn a_lease_is_lost_with_the_node_that_its_majority_needs() {
-        let (mut lease_nodes, token) = (LeaseNodes::default(), Token::random());
-        grant(&mut lease_nodes, 0, token, 0b011);
-        lease_nodes.joined(token, 2, 2);
-        assert!(!lease_nodes.lost(at(1), 2, 2), "that node was of another vote round");
-        lease_nodes.joined(token, 1, 2);
-        assert!(!lease_nodes.lost(at(1), 0, 2), "two nodes are left");
-        assert!(lease_nodes.lost(at(1), 1, 2));
-        assert!(!lease_nodes.lost(at(1), 2, 2), "it is forgotten");
-    }
-
-    #[test]
-    fn only_the_last_renewal_counts() {
-        let (mut lease_nodes, token) = (LeaseNodes::default(), Token::random());
-        grant(&mut lease_nodes, 0, token, 0b111);
-        assert!(lease_nodes.renewed(at(1), token, agreement(at(1), 2, 0b101), None));
-        lease_nodes.joined(token, 1, 1);
-        assert!(lease_nodes.lost(at(2), 0, 2), "the lease may end sooner at the second node");
-    }
-
-    #[test]
-    fn a_lease_that_ended_or_ran_out_is_none_to_lose() {
-        let (mut lease_nodes, [one, other]) = (LeaseNodes::default(), [Token::random(), Token::random()]);
-        grant(&mut lease_nodes, 0, one, 0b011);
-        grant(&mut lease_nodes, 0, other, 0b011);
-        assert_eq!(
-            lease_nodes.forget(one),
-            Some(EndedLease { key: "k".into(), token: one, repaired: 0, ticket: None })
-        );
-        assert!(!lease_nodes.lost(at(10_000), 0, 2));
-    }
-
-    #[test]
-    fn leases_that_nobody_released_do_not_pile_up() {
-        let mut lease_nodes = LeaseNodes::default();
-        for i in 0..100_000 {
-            let brief = Agreement { ttl: Duration::from_millis(100), ..agreement(at(i), i, 0b011) };
-            lease_nodes.granted(at(i), Token::random(), brief, terms());
-            assert!(lease_nodes.leases.len() <= PRUNE_FROM, "{}", lease_nodes.leases.len());
-        }
-    }
-
-    #[test]
-    fn a_renewal_that_comes_after_the_end_brings_nothing_back() {
-        let (mut lease_nodes, token) = (LeaseNodes::default(), Token::random());
-        grant(&mut lease_nodes, 0, token, 0b011);
-        assert!(lease_nodes.renewed(at(9_999), token, agreement(at(9_000), 2, 0b011), None));
-        assert!(lease_nodes.terms(at(18_999), token).is_some());
-        assert!(lease_nodes.terms(at(19_000), token).is_none(), "the ttl counts from the request");
-        assert!(!lease_nodes.renewed(at(19_000), token, agreement(at(18_000), 3, 0b111), None));
-        assert!(!lease_nodes.renewed(at(19_000), token, agreement(at(18_000), 4, 0b111), None));
-        assert_eq!(lease_nodes.forget(token), None);
-    }
-
-    #[test]
-    fn a_node_has_the_fence_when_it_has_accepted_the_last_one() {
-        let (mut lease_nodes, token) = (LeaseNodes::default(), Token::random());
-        grant(&mut lease_nodes, 0, token, 0b011);
-        lease_nodes.joined(token, 1, 2);
-        assert_eq!(lease_nodes.unfenced(token), 0b100, "the node granted the lease after the decision");
-        lease_nodes.fenced(token, 2, Fence(5));
-        assert_eq!(lease_nodes.unfenced(token), 0);
-        let more = Agreement { fenced: Some(0b101), ..agreement(at(1), 2, 0b111) };
-        assert!(lease_nodes.renewed(at(1), token, more, Some((Fence(9), 64))));
-        lease_nodes.fenced(token, 1, Fence(5));
-        assert_eq!(lease_nodes.unfenced(token), 0b010, "the node accepted an older fence");
-        assert_eq!(lease_nodes.terms(at(1), token).map(|terms| terms.fences), Some((Fence(9), 64)));
-        lease_nodes.repairing(token, 0);
-        assert_eq!(lease_nodes.unfenced(token), 0b011);
-    }
-
-    #[test]
-    fn a_ticket_may_be_left_at_the_nodes_that_have_not_said_that_the_adopter_has_them() {
-        let readers = Mode::Shared { most: u32::MAX };
-        for (mode, left) in [(Mode::Exclusive, !0b1111), (readers, !0b0011)] {
-            let (mut lease_nodes, [ticket, adopter]) =
-                (LeaseNodes::default(), [Token::random(), Token::random()]);
-            let adopted = LeaseTerms { mode, ticket: Some(ticket), ..terms() };
-            lease_nodes.granted(at(0), adopter, agreement(at(0), 1, 0b0011), adopted);
-            lease_nodes.joined(adopter, 1, 2);
-            assert!(lease_nodes.renewed(at(1), adopter, agreement(at(1), 2, 0b1011), None));
-            assert_eq!(lease_nodes.forget(adopter).and_then(|lease| lease.ticket), Some((ticket, left)));
-        }
-    }
-
-    #[test]
-    fn what_a_node_is_missing_is_counted_once_its_answer_is_in() {
-        let (mut lease_nodes, [one, other]) = (LeaseNodes::default(), [Token::random(), Token::random()]);
-        grant(&mut lease_nodes, 0, one, 0b011);
-        lease_nodes.granted(at(0), other, agreement(at(0), 2, 0b111), terms());
-        assert_eq!(lease_nodes.missing(at(1), 3, |_| false), (vec![0, 0, 1], 2));
-        assert_eq!(lease_nodes.missing(at(1), 3, |vote_round| vote_round == 1), (vec![0, 0, 0], 1));
-        assert_eq!(lease_nodes.missing(at(10_000), 3, |_| false), (vec![0, 0, 0], 0));
-    }
-}
+#[path = "lease_nodes_tests.rs"]
+mod tests;

@@ -16,14 +16,20 @@ pub struct Counts {
 }
 
 /// Returns what most nodes say of a lock. Nodes agree if they show the same last fence with the
-/// same holder. A node that has not accepted the fence shows another fence. A node that has not
-/// heard of an adoption yet shows the old holder. If two answers are equally common, returns the
-/// one with the larger fence.
+/// same mark. A node that has not accepted the fence shows another fence. A node that has not
+/// heard of an adoption yet shows the mark of the ticket. If two answers are equally common,
+/// returns the one with the larger fence. Among nodes that agree, most show the adopter's name: a
+/// node that only moved the lease to the adopter still shows the former name.
 fn most_common<'a>(said: impl Iterator<Item = &'a LockInfo>) -> Option<&'a LockInfo> {
     let last = |info: &LockInfo| info.leases.iter().map(|lease| (lease.fence, lease.mark)).max();
     let said: Vec<&LockInfo> = said.collect();
     let share = |info: &LockInfo| said.iter().filter(|other| last(other) == last(info)).count();
-    said.iter().copied().max_by_key(|info| (share(info), last(info)))
+    let has_names = |info: &LockInfo, other: &LockInfo| {
+        let names = info.leases.iter().map(|lease| &lease.holder);
+        last(info) == last(other) && names.eq(other.leases.iter().map(|lease| &lease.holder))
+    };
+    let same_names = |info: &LockInfo| said.iter().filter(|other| has_names(info, other)).count();
+    said.iter().copied().max_by_key(|info| (share(info), last(info), same_names(info)))
 }
 
 /// Returns what most nodes say of a lock, and how many of them have each of its leases.
@@ -124,6 +130,19 @@ mod tests {
         let (old, adopter) = ((5, 9), (5, 1));
         for nodes in [[old, adopter, adopter], [adopter, old, adopter], [adopter, adopter, old]] {
             assert_eq!(shown(nodes), (Some(Fence(5)), Some(1), 2), "{nodes:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_the_adopter_is_shown_whichever_node_only_moved_the_lease() {
+        for old in 0..3 {
+            let said = [0, 1, 2].map(|node| {
+                let mut info = held(5, 1);
+                info.leases[0].holder = Some(if node == old { "old".into() } else { "adopter".into() });
+                info
+            });
+            let info = counted(said.iter(), Counts { total: 3, unheard: 0 }).unwrap();
+            assert_eq!(info.leases[0].holder.as_deref(), Some("adopter"), "old name at {old}");
         }
     }
 

@@ -61,7 +61,8 @@ pub struct TokenChange {
     /// True if `token` is a used ticket. Other adopters may give the node back to the ticket a
     /// little later.
     pub ticket: bool,
-    /// If `to` is a ticket, when it ends at the node; `None` if that is not known.
+    /// When the released lease, or the ticket `to`, ends at the node; `None` if that is not known.
+    /// A change that the node refuses is repeated until then.
     pub ends: Option<Instant>,
 }
 
@@ -144,12 +145,21 @@ impl PendingReleases {
     }
 
     /// Takes the answer of `node` to a release. `failed` says that the node may not have carried it
-    /// out.
-    pub fn released(&mut self, now: Instant, node: usize, key: &Key, token: Token, failed: bool) {
+    /// out. `ends` says when the lease ends there by its ttl, if that is known.
+    pub fn released(
+        &mut self,
+        now: Instant,
+        node: usize,
+        key: &Key,
+        token: Token,
+        failed: bool,
+        ends: Option<Instant>,
+    ) {
         let node_releases = &mut self.nodes[node];
         let is_straggler = node_releases.in_doubt.settle(now, token);
         if failed || is_straggler {
-            node_releases.add(now, released(key, token), is_straggler, SHORTEST_PAUSE);
+            let change = TokenChange { ends, ..released(key, token) };
+            node_releases.add(now, change, is_straggler, SHORTEST_PAUSE);
         }
     }
 
@@ -231,6 +241,13 @@ impl PendingReleases {
             }
         }
         due
+    }
+
+    /// Returns for each change that is on its way to `node` whether its lease may still live there
+    /// at `now`. A refusal does not end such a change.
+    pub fn live(&self, now: Instant, node: usize) -> Vec<bool> {
+        let in_flight = &self.nodes[node].in_flight;
+        in_flight.iter().map(|pending| pending.change.ends.is_some_and(|ends| now < ends)).collect()
     }
 
     /// Takes the answer of `node` to what was due. `failed` says for each request whether it is

@@ -18,9 +18,9 @@ fn due(pending_releases: &mut PendingReleases, ms: u64) -> Vec<Token> {
 #[test]
 fn a_release_that_failed_is_sent_again_and_then_forgotten() {
     let (mut pending_releases, token) = (PendingReleases::new(3), Token::random());
-    pending_releases.released(at(0), 0, &key(), token, false);
+    pending_releases.released(at(0), 0, &key(), token, false, None);
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (0, None), "what is done is done");
-    pending_releases.released(at(0), 2, &key(), token, true);
+    pending_releases.released(at(0), 2, &key(), token, true, None);
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (1, Some(at(50))));
     assert_eq!(pending_releases.due(at(49)), []);
     assert_eq!(pending_releases.due(at(50)), [(2, vec![released(&key(), token)])]);
@@ -49,7 +49,7 @@ fn what_is_in_doubt_is_released_again_and_again() {
     // The acquire may arrive after the first releases, whether or not the node carried them out.
     for failed in [false, true] {
         pending_releases.set_in_doubt(at(0), 1, token);
-        pending_releases.released(at(0), 1, &key(), token, failed);
+        pending_releases.released(at(0), 1, &key(), token, failed, None);
         assert_eq!(carried_out_at(&mut pending_releases), [50, 1_050, 4_050]);
         assert_eq!(pending_releases.len(), 0);
     }
@@ -62,8 +62,8 @@ fn what_is_in_doubt_is_released_again_and_again() {
     );
     // Nothing is repeated at another node, or for another token.
     pending_releases.set_in_doubt(at(300), 1, token);
-    pending_releases.released(at(301), 0, &key(), token, false);
-    pending_releases.released(at(301), 1, &key(), Token::random(), false);
+    pending_releases.released(at(301), 0, &key(), token, false, None);
+    pending_releases.released(at(301), 1, &key(), Token::random(), false, None);
     assert_eq!(pending_releases.len(), 0);
 }
 

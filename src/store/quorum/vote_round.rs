@@ -28,6 +28,9 @@ pub struct VoteRound {
     fenced: u64,
     /// The number of answers that the nodes still have to give, in both rounds.
     pub awaited: usize,
+    /// If the request releases a lease that its holder may still use, the nodes that granted or
+    /// last renewed the lease, as bits.
+    pub held_at: Option<u64>,
 }
 
 enum RoundStage {
@@ -71,6 +74,7 @@ impl VoteRound {
             refused: 0,
             fenced: 0,
             awaited: nodes.count() - skipped.count_ones() as usize,
+            held_at: None,
         }
     }
 
@@ -250,7 +254,9 @@ impl VoteRound {
                 self.settle(Ok(answer), None)
             }
             Request::Inspect { .. } => self.settle(Ok(Reply::Inspected(None)), None),
-            Request::Release { .. } | Request::GiveBack { .. } | Request::Break { .. } if yes > no => {
+            Request::Release { .. } | Request::GiveBack { .. } | Request::Break { .. }
+                if yes > no || (no < veto && self.may_be_held()) =>
+            {
                 self.settle(Ok(Reply::Released), None)
             }
             Request::Release { .. } | Request::GiveBack { .. } | Request::Break { .. } => self.not_held(),
@@ -260,6 +266,16 @@ impl VoteRound {
                 self.settle(Err(error), None)
             }
         }
+    }
+
+    /// Returns true if the request releases a lease that its holder may still use, and no node that
+    /// had the lease says that another token has it. A node that never had the lease, or that lost
+    /// its data, does not show that the lease has ended: the nodes that failed may have had it.
+    fn may_be_held(&self) -> bool {
+        let taken = |vote: &Option<Answer>| matches!(vote, Some(Ok(Reply::NotHeld(Absence::Taken))));
+        self.held_at.is_some_and(|nodes| {
+            !self.votes.iter().enumerate().any(|(node, vote)| nodes & 1 << node != 0 && taken(vote))
+        })
     }
 
     fn not_held(&mut self) -> Decision {

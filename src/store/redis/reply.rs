@@ -125,8 +125,9 @@ fn one(class: Class<'_>, value: Value, notified: bool) -> Option<Reply> {
         (Class::Break(_), Value::Int(0)) => Reply::NotHeld(Absence::Missing),
         (Class::Adopt(..), Value::Array(parts)) => Reply::Adopted(adopted_lease(&parts)?),
         (Class::Move, Value::Array(parts)) => {
-            let (Value::Int(left), parts) = parts.split_last()? else { return None };
-            Reply::Adopted(AdoptedLease { remaining: remaining(*left), ..adopted_lease(parts)? })
+            let [parts @ .., Value::Int(granted), Value::Int(left)] = &parts[..] else { return None };
+            let (granted, remaining) = (fence(*granted)?, remaining(*left));
+            Reply::Adopted(AdoptedLease { granted, remaining, ..adopted_lease(parts)? })
         }
         (Class::Move, Value::BulkString(by)) => {
             Reply::Claimed { by: Token::parse(str::from_utf8(&by).ok()?)? }
@@ -164,7 +165,8 @@ fn adopted_lease(parts: &[Value]) -> Option<AdoptedLease> {
     };
     let mode = if *shared == 1 { Mode::Shared { most: u32::MAX } } else { Mode::Exclusive };
     let ttl = u32::try_from(*ttl).ok().and_then(Ttl::from_millis);
-    Some(AdoptedLease { first: fence(*first)?, last: fence(*last)?, mode, ttl, remaining: None })
+    let (first, last) = (fence(*first)?, fence(*last)?);
+    Some(AdoptedLease { first, last, granted: first, mode, ttl, remaining: None })
 }
 
 fn lease(value: &Value) -> Option<LeaseInfo> {

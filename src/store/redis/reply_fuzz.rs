@@ -25,7 +25,7 @@ use super::{fault, notices, reply};
 use crate::fuzzing::memory::peak_of;
 use crate::fuzzing::{fuzz, hash, runner};
 use crate::lease::{Fence, Token, Ttl};
-use crate::store::{Access, AcquireRequest, Reply, Request, Source};
+use crate::store::{Access, AcquireRequest, AdoptedLease, Reply, Request, Source};
 
 const ROOM: ByteLimits = ByteLimits { replies: 1 << 20, pushes: 1 << 20 };
 /// How many bytes the parser may take beyond those for values, for its buffer and the texts of its
@@ -238,7 +238,9 @@ fn read(value: &Value) {
             let fences = match &outcomes.answers[0] {
                 Some(Ok(Reply::Acquired { fence, .. })) => vec![*fence],
                 Some(Ok(Reply::Renewed { block: Some((fence, _)) })) => vec![*fence],
-                Some(Ok(Reply::Adopted(adopted_lease))) => vec![adopted_lease.first, adopted_lease.last],
+                Some(Ok(Reply::Adopted(AdoptedLease { first, last, granted, .. }))) => {
+                    vec![*first, *last, *granted]
+                }
                 Some(Err(error)) => {
                     assert!(!error.message.chars().any(char::is_control), "{error:?}");
                     vec![]

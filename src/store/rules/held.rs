@@ -83,9 +83,11 @@ impl Held {
 
     pub(super) fn adopted_lease(&self) -> AdoptedLease {
         let (_, ttl) = split_note(&self.holder);
+        let first = self.fence.unwrap_or(self.last);
         AdoptedLease {
-            first: self.fence.unwrap_or(self.last),
+            first,
             last: self.last,
+            granted: self.granted().map_or(first, |granted| granted.min(first)),
             mode: self.mode,
             ttl,
             remaining: None,

@@ -114,6 +114,7 @@ impl Notified {
             }
             Ok(Reply::Adopted(adopted_lease)) => {
                 rank(&mut adopted_lease.first);
+                rank(&mut adopted_lease.granted);
                 // Other keys may move the last fences of leases apart.
                 adopted_lease.last = adopted_lease.first;
             }

@@ -54,8 +54,8 @@ pub fn split_reply(reply: Reply) -> (ModelReply, Vec<Fence>) {
             let waiters = waiters.into_iter().map(|w| (w.holder.to_string(), w.shared)).collect();
             (ModelReply::Held(shared, leases, waiters), fences)
         }
-        Reply::Adopted(AdoptedLease { first, mode, ttl, .. }) => {
-            (ModelReply::Adopted(mode.is_shared(), ttl), vec![first])
+        Reply::Adopted(AdoptedLease { first, granted, mode, ttl, .. }) => {
+            (ModelReply::Adopted(mode.is_shared(), ttl), vec![first, granted])
         }
         other => (ModelReply::Plainly(other), Vec::new()),
     }

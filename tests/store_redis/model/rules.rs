@@ -103,7 +103,8 @@ impl Rules {
             (Request::Move { key, token, to, adopter, .. }, Reply::Adopted(adopted_lease))
                 if [token, to, adopter].iter().any(|token| self.has_no_fence(key, **token, now)) =>
             {
-                Reply::Adopted(AdoptedLease { first: Fence::NONE, last: Fence::NONE, ..adopted_lease })
+                let (first, last, granted) = (Fence::NONE, Fence::NONE, Fence::NONE);
+                Reply::Adopted(AdoptedLease { first, last, granted, ..adopted_lease })
             }
             (_, reply) => reply,
         }

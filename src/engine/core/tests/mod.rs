@@ -216,6 +216,7 @@ fn adopted(fence: Fence) -> Answer {
     Ok(Reply::Adopted(AdoptedLease {
         first: fence,
         last: fence,
+        granted: fence,
         mode: Mode::Exclusive,
         ttl: None,
         remaining: None,

@@ -38,6 +38,6 @@ impl AdoptionAttempt {
         };
         let mode = known().next()?.mode;
         let ttl = noted.and_then(|lease| lease.ttl);
-        Some(AdoptedLease { first: fence, last: fence, mode, ttl, remaining: None })
+        Some(AdoptedLease { first: fence, last: fence, granted: fence, mode, ttl, remaining: None })
     }
 }

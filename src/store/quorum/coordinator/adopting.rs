@@ -90,7 +90,9 @@ impl Coordinator {
         if let Some(release) = release {
             self.pending_releases.add_move(now, node, release, false);
         }
-        if let AdoptionStage::Over(end) = adoption.stage {
+        if adoption.confirms_late(now, node, &answer) {
+            self.ask_to_confirm(now, id, &[node]);
+        } else if let AdoptionStage::Over(end) = adoption.stage {
             let changes: Vec<_> = adoption.after_claim(end, &answer).collect();
             let (adopter, ticket) = (adoption.request.adopter, adoption.request.ticket);
             let changes = changes.into_iter().map(|(change, late)| (node, change, late));
@@ -145,19 +147,22 @@ impl Coordinator {
     fn follow_adoption(&mut self, now: Instant, id: u64, step: Step) {
         match step {
             Step::Wait => self.contend(now, id),
-            Step::Confirm(nodes) => {
-                let Some(adoption) = self.adoptions.get_mut(&id) else { return };
-                adoption.awaited += nodes.len();
-                let timeout = adoption.timeout(now).max(SHORTEST_PATIENCE);
-                let (adopter, ttl) = (adoption.request.adopter, adoption.ttl().as_duration());
-                self.ticket_ends.prolonged(now + timeout, adopter, ttl);
-                for node in nodes {
-                    self.call_queue.add(node, timeout, adoption.confirming(), CallTag::Confirm(id));
-                }
-            }
+            Step::Confirm(nodes) => self.ask_to_confirm(now, id, &nodes),
             Step::BackOff => self.back_off(now, id),
             Step::Retry => self.retry(now, id),
             Step::Settle(answer) => self.settle_adoption(now, id, answer),
+        }
+    }
+
+    /// Asks these nodes for the second round of an adoption.
+    fn ask_to_confirm(&mut self, now: Instant, id: u64, nodes: &[usize]) {
+        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        adoption.awaited += nodes.len();
+        let timeout = adoption.timeout(now).max(SHORTEST_PATIENCE);
+        let (adopter, ttl) = (adoption.request.adopter, adoption.ttl().as_duration());
+        self.ticket_ends.prolonged(now + timeout, adopter, ttl);
+        for &node in nodes {
+            self.call_queue.add(node, timeout, adoption.confirming(), CallTag::Confirm(id));
         }
     }
 

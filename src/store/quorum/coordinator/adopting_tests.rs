@@ -77,7 +77,54 @@ fn an_adopter_alone_takes_two_round_trips_and_keeps_the_fence() {
         let lease = &network.held_by(node).unwrap().leases[0];
         assert_eq!((lease.holder.as_deref(), lease.fence), (Some("adopter"), Some(Fence(77))));
     }
-    assert_eq!((network.coordinators[0].concerns(), network.coordinators[0].next_wake()), (0, None));
+    assert_eq!(network.coordinators[0].concerns(), 0);
+    let rests_until = network.now + Duration::from_secs(15);
+    let wake = network.coordinators[0].next_wake();
+    assert!(wake > Some(rests_until), "only the end of the lease is due: {wake:?}");
+}
+
+#[test]
+fn a_node_that_answers_the_claim_late_gets_the_name_and_the_ttl_of_the_adopter() {
+    let far = |_, node| if node == 2 { 20_000 } else { 500 };
+    let (mut network, ticket, adopter) = (TestNetwork::new(1, 3, far), Token::random(), Token::random());
+    network.grant(ticket, Mode::Exclusive);
+    network.live(5_000);
+    network.adopt(0, 1, ticket, adopter);
+    network.live(3);
+    assert!(network.settled(0, 1).unwrap().is_adopted(), "two nodes are enough");
+    network.live(197);
+    for node in 0..3 {
+        let lease = &network.held_by(node).unwrap().leases[0];
+        assert_eq!((lease.holder.as_deref(), lease.mark), (Some("adopter"), Some(adopter.mark())));
+        assert!(lease.remaining > Some(ttl().as_duration() - Duration::from_millis(200)), "{lease:?}");
+    }
+    assert_eq!(network.coordinators[0].concerns(), 0);
+}
+
+#[test]
+fn a_node_that_answers_the_claim_late_goes_the_way_of_the_adopter() {
+    let far = |_, node| if node == 2 { 20_000 } else { 500 };
+    // n2 answers the claim after 40 ms, and carries the second round out after 60 ms.
+    for after in [0, 30, 45, 70, 90] {
+        for released in [false, true] {
+            let (mut network, ticket, adopter) =
+                (TestNetwork::new(1, 3, far), Token::random(), Token::random());
+            network.grant(ticket, Mode::Exclusive);
+            network.adopt(0, 1, ticket, adopter);
+            network.live(3);
+            assert!(network.settled(0, 1).unwrap().is_adopted());
+            network.live(after);
+            let release = Request::Release { key: KEY.into(), token: adopter, used: None };
+            network.ask(0, 2, if released { release } else { give_back(adopter, ticket) });
+            network.live(10_000);
+            let mark = (!released).then(|| ticket.mark());
+            for node in 0..3 {
+                let held = network.held_by(node).and_then(|info| info.leases[0].mark);
+                assert_eq!(held, mark, "n{node}, released: {released}, after {after} ms");
+            }
+            assert_eq!(network.coordinators[0].concerns(), 0);
+        }
+    }
 }
 
 #[test]
@@ -99,7 +146,10 @@ fn an_adopter_gives_the_fence_to_a_node_that_lacks_it() {
     network.live(10);
     assert_eq!(network.settled(0, 2), Ok(Reply::Renewed { block: None }));
     assert_eq!(network.held_by(2).unwrap().leases[0].fence, Some(Fence(77)));
-    assert_eq!((network.coordinators[0].concerns(), network.coordinators[0].next_wake()), (0, None));
+    assert_eq!(network.coordinators[0].concerns(), 0);
+    let rests_until = network.now + Duration::from_secs(15);
+    let wake = network.coordinators[0].next_wake();
+    assert!(wake > Some(rests_until), "only the end of the lease is due: {wake:?}");
 }
 
 #[test]

@@ -237,6 +237,36 @@ fn an_adopter_counts_a_node_that_it_claims_before_the_detachment_arrives() {
 }
 
 #[test]
+fn an_adopter_counts_a_node_whose_lease_got_more_fences_before_the_detachment_arrives() {
+    for mode in [Mode::Exclusive, Mode::Shared { most: u32::MAX }] {
+        let (mut network, ticket) = (TestNetwork::new(1, 3, |_, _| 1_000), Token::random());
+        network.grant(ticket, mode);
+        // The process has a waiter of its own, so it reserved fences for the next holders.
+        let block = |fence| Request::Accept { key: KEY.into(), token: ticket, fence, count: 64 };
+        for (node, fence) in [(0, FENCE.0 + 100), (1, FENCE.0 + 200), (1, FENCE.0 + 300)] {
+            assert_eq!(network.at(node, block(Fence(fence))), Ok(Reply::Accepted));
+        }
+        network.note(0, ticket);
+        network.note(2, ticket);
+        network.down = vec![2];
+        let answer = network.answer(0, 1, adopt(ticket, Token::random()));
+        assert!(matches!(&answer, Ok(Reply::Adopted(lease)) if lease.first == FENCE), "{mode:?}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_node_with_a_newer_lease_is_refused_even_if_that_lease_got_more_fences() {
+    let (mut network, ticket) = (TestNetwork::new(1, 3, |_, _| 1_000), Token::random());
+    network.grant(ticket, Mode::Exclusive);
+    network.grant_newer(1, ticket);
+    let block = Request::Accept { key: KEY.into(), token: ticket, fence: Fence(FENCE.0 + 500), count: 64 };
+    assert_eq!(network.at(1, block), Ok(Reply::Accepted));
+    assert_eq!(network.at(0, release(ticket)), Ok(Reply::Released));
+    let answer = network.answer(0, 1, adopt(ticket, Token::random()));
+    assert_eq!(answer, Ok(Reply::NotHeld(Absence::Missing)));
+}
+
+#[test]
 fn a_node_with_a_newer_lease_leaves_the_ticket_to_the_nodes_that_have_it() {
     // The detachment reached most nodes, and one of them is away. n3 was repaired with a larger
     // fence, so its lease looks newer than the ticket.

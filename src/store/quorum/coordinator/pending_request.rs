@@ -20,6 +20,9 @@ pub struct PendingRequest {
     pub held: bool,
     /// True if the request is a renewal that most nodes have carried out in time for the holder.
     pub is_renewed: bool,
+    /// When the lease that the request releases would have ended by its ttl; `None` if that is not
+    /// known.
+    pub lease_ends: Option<Instant>,
 }
 
 impl PendingRequest {
@@ -27,6 +30,7 @@ impl PendingRequest {
     /// at `now`.
     pub fn new(vote_round: VoteRound, batch: u64, index: usize, now: Instant, timeout: Duration) -> Self {
         let (asked_again, held, is_renewed) = (false, false, false);
-        Self { vote_round, batch, index, asked: now, timeout, asked_again, held, is_renewed }
+        let lease_ends = None;
+        Self { vote_round, batch, index, asked: now, timeout, asked_again, held, is_renewed, lease_ends }
     }
 }

@@ -190,7 +190,7 @@ impl Coordinator {
     /// other clients until its ttl ends.
     pub(super) fn lease_is_gone(&mut self, now: Instant, token: Token) {
         let Some(ended) = self.end_repairs(token) else { return };
-        self.pending_releases.redirect(now, token, None);
+        self.adopter_ended(now, token, None);
         for node in 0..self.nodes.count() {
             self.pending_releases.add(now, node, &ended.key, token, ended.repaired & 1 << node != 0);
         }

@@ -125,6 +125,69 @@ fn a_release_frees_a_node_that_was_away_since_before_the_adoption() {
     assert_eq!(network.held(), NONE);
 }
 
+/// Lets `adopter` adopt with a ttl that is a tenth of the ticket's.
+fn adopt_briefly(network: &mut TestNetwork, ticket: Token, adopter: Token) -> Ttl {
+    let brief = Ttl::from_millis(ttl().as_millis() / 10).unwrap();
+    let mut request = adopt(ticket, adopter);
+    if let Request::Adopt { ttl, .. } = &mut request {
+        *ttl = brief;
+    }
+    network.ask(0, 1, request);
+    network.live(100);
+    assert!(network.settled(0, 1).is_ok_and(|reply| reply.is_adopted()));
+    brief
+}
+
+#[test]
+fn an_adopted_lease_that_ends_without_a_release_does_not_keep_the_lock_for_the_time_of_the_ticket() {
+    for away in [&[][..], &[2]] {
+        for renewals in 0..3 {
+            let (mut network, ticket, adopter) =
+                (TestNetwork::new(1, 3, |_, _| 1_000), Token::random(), Token::random());
+            network.grant(ticket, Mode::Exclusive);
+            network.down = away.into();
+            let brief = adopt_briefly(&mut network, ticket, adopter);
+            network.down.clear();
+            for batch in 2..2 + renewals {
+                network.live(1_000);
+                network.ask(
+                    0,
+                    batch,
+                    Request::Renew { key: KEY.into(), token: adopter, ttl: brief, fences: 0 },
+                );
+                network.live(100);
+            }
+            // All further renewals fail.
+            network.live(u64::from(brief.as_millis()) - 150);
+            assert!(network.held().len() >= 2, "the holder may still use the lease");
+            network.live(200);
+            assert_eq!(network.held(), NONE, "away: {away:?}, {renewals} renewals");
+            network.live(10_000);
+            assert_eq!((network.coordinators[0].concerns(), network.coordinators[0].next_wake()), (0, None));
+        }
+    }
+}
+
+#[test]
+fn an_adopted_lease_that_may_be_detached_or_given_back_keeps_the_time_of_the_ticket() {
+    let next = |token| [detach(token), give_back(token, Token::random())];
+    for index in 0..2 {
+        let (mut network, ticket, adopter) =
+            (TestNetwork::new(1, 3, |_, _| 1_000), Token::random(), Token::random());
+        network.grant(ticket, Mode::Exclusive);
+        let brief = adopt_briefly(&mut network, ticket, adopter);
+        // No answer arrives.
+        network.silent = vec![0, 1, 2];
+        network.ask(0, 2, next(adopter)[index].clone());
+        network.live(2_000);
+        assert!(network.settled(0, 2).is_err());
+        network.live(2 * u64::from(brief.as_millis()));
+        network.silent.clear();
+        network.live(10_000);
+        assert_eq!(network.held(), [0, 1, 2]);
+    }
+}
+
 #[test]
 fn nothing_is_moved_at_a_node_that_another_client_has() {
     let (mut network, ticket, [adopter, other]) =

@@ -14,7 +14,10 @@ impl Coordinator {
         pending.vote_round.awaited -= 1;
         match &pending.vote_round.request {
             Request::Release { key, token, .. } => {
-                self.pending_releases.released(now, node, key, *token, is_pending(&answer));
+                // A node keeps the end of the ticket for an adopter.
+                let ends = pending.lease_ends.max(self.ticket_ends.of(*token, node));
+                let failed = is_pending(&answer, ends.is_some_and(|ends| now < ends));
+                self.pending_releases.released(now, node, key, *token, failed, ends);
             }
             Request::Acquire(acquire) => {
                 let is_refused = self.open_acquires.is_refused(acquire.token);
@@ -44,10 +47,12 @@ impl Coordinator {
                     _ => {}
                 }
             }
-            Request::GiveBack { key, token, ticket } if is_pending(&answer) => {
+            Request::GiveBack { key, token, ticket } => {
                 let ends = self.ticket_ends.of(*token, node);
-                let change = TokenChange { ends, ..TokenChange::moved(key.clone(), *token, *ticket) };
-                self.pending_releases.add_move(now, node, change, true);
+                if is_pending(&answer, ends.is_some_and(|ends| now < ends)) {
+                    let change = TokenChange { ends, ..TokenChange::moved(key.clone(), *token, *ticket) };
+                    self.pending_releases.add_move(now, node, change, true);
+                }
             }
             _ => {}
         }

@@ -31,6 +31,8 @@ pub struct TestNetwork {
     pub down: Vec<usize>,
     /// The nodes that never answer.
     pub silent: Vec<usize>,
+    /// The nodes that deny all requests.
+    pub denying: Vec<usize>,
     /// An adopter that does nothing, and gets no answers, for now.
     pub frozen: Option<usize>,
     /// Returns how long a message between an adopter and a node takes, in µs.
@@ -52,6 +54,7 @@ impl TestNetwork {
             nodes: (0..nodes).map(|_| LeaseTable::default()).collect(),
             down: Vec::new(),
             silent: Vec::new(),
+            denying: Vec::new(),
             frozen: None,
             distance: Box::new(distance),
             queue: BinaryHeap::new(),
@@ -100,8 +103,11 @@ impl TestNetwork {
             let (node, count, timeout) = (call.node, call.requests.len(), call.timeout.as_micros() as u64);
             let refused = StoreError::not_done(StoreErrorKind::Unreachable, "down");
             let late = StoreError::maybe_done(StoreErrorKind::TimedOut, "late");
+            let denied = StoreError::not_done(StoreErrorKind::Denied, "denied");
             if self.down.contains(&node) {
                 self.put(100, Message::Answer(adopter, call.id, vec![Err(refused); count]));
+            } else if self.denying.contains(&node) {
+                self.put(100, Message::Answer(adopter, call.id, vec![Err(denied); count]));
             } else if self.silent.contains(&node) {
                 self.put(timeout, Message::Answer(adopter, call.id, vec![Err(late); count]));
             } else {

@@ -78,7 +78,9 @@ function rules.move(lock, side, token, to, life, other, most)
   if most > 0 and holder == to then shorten(s, to, most) end
   if not first then first, last = reserve((fences(s)), 1) end
   local answer = inherited(s, first, last, name)
-  answer[5] = holder == other and -1 or left_of(s, holder)
+  local _, _, granted = split_note(name)
+  answer[5] = granted and granted < first and granted or first
+  answer[6] = holder == other and -1 or left_of(s, holder)
   return answer
 end
 

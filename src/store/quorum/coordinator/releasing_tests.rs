@@ -1,0 +1,139 @@
+//! Tests releases that some nodes refuse, or at which the lease is missing.
+
+use super::adopting_tests::{TestNetwork, adopt, give_back};
+use super::*;
+use crate::lease::Token;
+
+const MISSING: Reply = Reply::NotHeld(Absence::Missing);
+const TAKEN: Reply = Reply::NotHeld(Absence::Taken);
+/// The ttl of the tests in ms.
+const TTL: u64 = 5_000;
+
+fn ttl() -> Ttl {
+    Ttl::from_millis(TTL as u32).unwrap()
+}
+
+fn denied() -> Answer {
+    Err(StoreError::not_done(StoreErrorKind::Denied, "NOPERM"))
+}
+
+fn away() -> Answer {
+    Err(StoreError::not_done(StoreErrorKind::Unreachable, "away"))
+}
+
+fn release(token: Token) -> Request {
+    Request::Release { key: "k".into(), token, used: None }
+}
+
+impl TestQuorum {
+    /// Acquires a lease that these nodes grant. The others are away.
+    fn lease_at(&mut self, granted: [bool; 3]) -> Token {
+        let token = Token::random();
+        let ask = AcquireRequest::new("k".into(), token, ttl(), "h".into());
+        self.submit(1, vec![Request::Acquire(ask)]);
+        for (node, granted) in granted.into_iter().enumerate() {
+            self.answer(node, vec![if granted { Ok(got(10)) } else { away() }]);
+        }
+        assert_eq!(self.settled_one(1), got(10));
+        // A node that grants the lease after the decision accepts its fence.
+        if granted == [true; 3] {
+            self.answer_one(2, Reply::Accepted);
+        }
+        assert!(self.calls.is_empty());
+        token
+    }
+
+    /// Releases the lease with these answers.
+    fn release(&mut self, token: Token, answers: [Answer; 3]) -> Reply {
+        self.submit(2, vec![release(token)]);
+        for (node, answer) in answers.into_iter().enumerate() {
+            self.answer(node, vec![answer]);
+        }
+        self.settled_one(2)
+    }
+}
+
+#[test]
+fn a_node_that_denies_a_release_is_asked_again_until_the_lease_has_ended_by_its_ttl() {
+    for allowed_after in [None, Some(3)] {
+        let mut quorum = TestQuorum::of(3);
+        let token = quorum.lease_at([true; 3]);
+        let end = quorum.now + ttl().as_duration();
+        let released = quorum.release(token, [denied(), Ok(Reply::Released), Ok(Reply::Released)]);
+        assert_eq!(released, Reply::Released);
+        let mut asked = 0;
+        while quorum.wait().is_some() {
+            assert!(releases(quorum.asked(0), token), "the release is repeated");
+            asked += 1;
+            let answer = if allowed_after == Some(asked) { Ok(Reply::Released) } else { denied() };
+            quorum.answer(0, vec![answer]);
+            assert!(quorum.now < end + TIMEOUT);
+        }
+        assert_eq!(quorum.coordinator.concerns(), 0);
+        match allowed_after {
+            Some(after) => assert_eq!(asked, after),
+            None => assert!(asked > 9 && quorum.now >= end, "asked {asked} times"),
+        }
+    }
+}
+
+#[test]
+fn a_denied_release_of_a_token_without_a_lease_is_not_repeated() {
+    let mut quorum = TestQuorum::of(3);
+    let released = quorum.release(Token::random(), [denied(), Ok(MISSING), Ok(MISSING)]);
+    assert_eq!(released, MISSING);
+    assert_eq!((quorum.coordinator.concerns(), quorum.wait()), (0, None));
+}
+
+#[test]
+fn a_node_that_denies_to_take_a_ticket_back_is_asked_again_until_the_ticket_has_ended() {
+    let (mut network, ticket, adopter) =
+        (TestNetwork::new(1, 3, |_, _| 1_000), Token::random(), Token::random());
+    network.grant(ticket, Mode::Exclusive);
+    network.adopt(0, 1, ticket, adopter);
+    network.live(100);
+    assert!(network.settled(0, 1).unwrap().is_adopted());
+    network.denying = vec![2];
+    network.ask(0, 2, give_back(adopter, ticket));
+    network.live(2_000);
+    assert_eq!(network.settled(0, 2), Ok(Reply::Released));
+    network.denying.clear();
+    network.live(1_000);
+    let marks = [0, 1, 2].map(|node| network.held_by(node).unwrap().leases[0].mark);
+    assert_eq!(marks, [Some(ticket.mark()); 3]);
+    let again = adopt(ticket, Token::random());
+    network.down = vec![0];
+    network.ask(0, 3, again);
+    network.live(2_000);
+    assert!(network.settled(0, 3).unwrap().is_adopted());
+}
+
+#[test]
+fn a_release_is_true_although_a_node_never_had_the_lease_and_another_one_fails() {
+    for answer in [MISSING, TAKEN] {
+        let mut quorum = TestQuorum::of(3);
+        let token = quorum.lease_at([true, true, false]);
+        let answers = [Ok(Reply::Released), away(), Ok(answer)];
+        assert_eq!(quorum.release(token, answers), Reply::Released);
+    }
+}
+
+#[test]
+fn a_release_is_true_although_a_node_lost_the_lease_unless_another_client_has_it_there() {
+    for (answer, released) in [(MISSING, Reply::Released), (TAKEN, TAKEN)] {
+        let mut quorum = TestQuorum::of(3);
+        let token = quorum.lease_at([true; 3]);
+        assert_eq!(quorum.release(token, [Ok(Reply::Released), away(), Ok(answer)]), released);
+    }
+}
+
+#[test]
+fn a_release_is_false_if_most_nodes_lost_the_lease_or_its_time_is_over() {
+    let mut quorum = TestQuorum::of(3);
+    let token = quorum.lease_at([true; 3]);
+    assert_eq!(quorum.release(token, [Ok(Reply::Released), Ok(MISSING), Ok(MISSING)]), MISSING);
+    let mut quorum = TestQuorum::of(3);
+    let token = quorum.lease_at([true, true, false]);
+    quorum.now = quorum.now + ttl().as_duration();
+    assert_eq!(quorum.release(token, [Ok(Reply::Released), away(), Ok(MISSING)]), MISSING);
+}
