@@ -6,7 +6,8 @@
 // until when the lock is safe. If leasehold started the successor, the input goes on: a later line
 // says until when the lock is safe after a renewal, or that there is nothing to do. The successor
 // answers each line but the last with a line to its standard output, so that the pipe of a stopped
-// successor does not fill up. When the input ends, leasehold is gone.
+// successor does not fill up. When the input ends, leasehold is gone. If leasehold is stopped, the
+// guard sends SIGUSR2 instead.
 //
 // As long as the successor renews the lock, it sends SIGUSR1 to the guard, whose process id is its
 // argument. Without these signals, the guard ends the command before the lock can end.
@@ -16,6 +17,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LockClient } from '../client/client'
 import type { Lease } from '../lock/lease'
+import { isStopped } from './process-table'
 import { decodeTakeover, OVER, type Takeover } from './takeover'
 import { Target } from './target'
 import { uptime } from './uptime'
@@ -99,7 +101,7 @@ async function main(): Promise<void> {
   answer()
   try {
     for (;;) {
-      const line = await lines.next()
+      const line = await Promise.race([lines.next(), stopped])
       if (line.done) break
       if (line.value === OVER) return
       safe = line.value
@@ -108,6 +110,8 @@ async function main(): Promise<void> {
     await hold(locks, takeover, safeUntil(takeover, safe))
   } finally {
     await locks.close()
+    // A leasehold that is stopped keeps the pipe open.
+    process.stdin.destroy()
   }
 }
 
@@ -149,9 +153,13 @@ function isGuard(): boolean {
   return readFileSync(`/proc/${guard}/cmdline`, 'utf8').includes('leasehold-guard')
 }
 
+/** Resolves when the guard says that leasehold is stopped. A stray signal does not count. */
+const stopped = new Promise<{ done: true }>((resolve) => {
+  process.on('SIGUSR2', () => isStopped(process.ppid) && resolve({ done: true }))
+})
+
 // A signal that ends the command must not end the successor first.
-for (const signal of ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGUSR1', 'SIGUSR2'] as const)
-  process.on(signal, () => {})
+for (const signal of ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGUSR1'] as const) process.on(signal, () => {})
 
 main().catch(() => {
   // No process reads an error message. The lock ends with its ttl.
