@@ -8,19 +8,21 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { isThere, leasehold } from '../support/cli.mjs'
-import { sleep, until, within } from '../support/clock.mjs'
+import { now, sleep, until, within } from '../support/clock.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
 const KILLED_AT = fileURLToPath(new URL('fixtures/killed-at.cjs', import.meta.url))
 /** A command that never ends by itself. */
 const COMMAND = ['sh', '-c', 'echo runs as $$; while :; do sleep 0.05; done']
 /** How long the shells and their sleep may take to end, in ms. */
-const END = 10_000
+const END = 30_000
+/** How many runs are killed after some time. */
+const RUNS = 16
 
 function starting(t, env = {}) {
   const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
   // With a shorter ttl, a busy machine starts the successor first. Then the steps differ.
-  const words = ['--ttl', '30s', '--grace', '0', '--json']
+  const words = ['--ttl', '5m', '--grace', '0', '--json']
   return leasehold(t, ['run', 'k', '-s', store, ...words, '--', ...COMMAND], env)
 }
 
@@ -41,6 +43,17 @@ async function nothingIsLeft(running, what) {
   }
 }
 
+/** Calls `check` with each of `items`, with two at a time. Returns the results in their order. */
+async function inPairs(items, check) {
+  const results = []
+  const next = [...items].entries()
+  const work = async () => {
+    for (const [i, item] of next) results[i] = await check(item)
+  }
+  await Promise.all([work(), work()])
+  return results
+}
+
 describe('leasehold run, killed while it starts', { timeout: 240_000 }, () => {
   const skip = process.versions.bun ? 'Bun ignores --require in NODE_OPTIONS' : false
   test('killed at each step of starting the command and its guard, it leaves nothing running', { skip }, async (t) => {
@@ -54,24 +67,30 @@ describe('leasehold run, killed while it starts', { timeout: 240_000 }, () => {
     whole.signal('SIGKILL')
     assert.equal(await nothingIsLeft(whole, 'when it runs'), true)
     assert.ok(steps.filter((step) => step === 'after spawn').length === 2, steps.join())
-    const ran = []
-    for (const at of steps.keys()) {
+    const ran = await inPairs(steps.keys(), async (at) => {
       const running = starting(t, env(file(`steps-${at}`), { KILL_AT: at + 1 }))
-      ran.push(await nothingIsLeft(running, `at step ${at + 1}, ${steps[at]}`))
-    }
+      return await nothingIsLeft(running, `at step ${at + 1}, ${steps[at]}`)
+    })
     t.diagnostic(steps.map((step, i) => `${step}: ${ran[i] ? 'ran, and was ended' : 'never ran'}`).join('; '))
     assert.ok(ran.includes(false))
   })
 
   test('killed after any time, it leaves nothing running', async (t) => {
-    const ran = []
-    for (let i = 0; i < 24; i++) {
+    const whole = starting(t)
+    await whole.says(/"acquired"/, 'stderr')
+    const acquired = now()
+    await whole.says(/runs as/)
+    const took = now() - acquired
+    whole.signal('SIGKILL')
+    await nothingIsLeft(whole, 'when it runs')
+    const ran = await inPairs(Array(RUNS).keys(), async (i) => {
       const running = starting(t)
       await running.says(/"acquired"/, 'stderr')
-      await sleep(2 * i)
+      const pause = (1.5 * took * i) / RUNS
+      await sleep(pause)
       running.signal('SIGKILL')
-      ran.push(await nothingIsLeft(running, `after ${2 * i} ms`))
-    }
-    t.diagnostic(`the command had begun to run in ${ran.filter(Boolean).length} of ${ran.length}`)
+      return await nothingIsLeft(running, `after ${pause} ms`)
+    })
+    t.diagnostic(`the command began after ${took} ms; in ${ran.filter(Boolean).length} of ${RUNS}, it had begun to run`)
   })
 })

@@ -40,14 +40,23 @@ exec /bin/sleep 2.35
 const IN_OTHER_GROUP = `trap '' TERM; timeout 60 sh -c 'trap "" TERM; echo $$; exec sleep 60' & wait`
 
 /** Starts a guard with the shell. The guard runs `script`, and gets `safe` as its first report. */
-function startGuard(t, [file, ...words], target, { script, safe, ttl, successor, env }) {
+function startGuard(
+  t,
+  [file, ...words],
+  target,
+  { script, safe, ttl, successor, env },
+  stdio = ['pipe', 'pipe', 'inherit'],
+) {
   const shown = [GRACE, uncheckedFor(ttl), '/'].map(String)
   const args = [...words, '-c', script, 'leasehold-guard', ...shown, '/bin/sh', ...successor]
-  const shell = spawn(file, args, { stdio: ['pipe', 'pipe', 'inherit'], env })
+  const shell = spawn(file, args, { stdio, env })
   atEnd(t, () => shell.kill('SIGKILL'))
-  shell.stdin.write(`-${target.pid} ${safe}\ntakeover\n`)
+  const input = shell.stdin ?? shell.stdio[3]
+  input.write(`-${target.pid} ${safe}\ntakeover\n`)
   return shell
 }
+
+const onlyLinux = process.platform === 'linux' ? false : 'needs /proc'
 
 /** Returns a report that the lock is safe for `ms` from now. */
 const safeFor = (ms) => Math.round(uptime() * 100 + ms / 10)
@@ -115,6 +124,41 @@ describe('the guard of leasehold run', { timeout: 120_000, skip: process.platfor
           assert.ok(after >= least && after < most, `${after} ms`)
         })
       }
+
+      test('ends the command if leasehold is stopped, and kills it before the lock ends', {
+        skip: onlyLinux,
+      }, async (t) => {
+        const target = spawn('/bin/sh', ['-c', `trap 'echo asked' TERM; echo ready; while :; do sleep 0.1; done`], {
+          detached: true,
+          stdio: ['ignore', 'pipe', 'ignore'],
+        })
+        atEnd(t, () => isThere(target.pid) && process.kill(-target.pid, 'SIGKILL'))
+        let said = ''
+        target.stdout.on('data', (text) => {
+          said += text
+        })
+        await until('the command to run', () => said.includes('ready'))
+        const options = { script: SCRIPT, safe: safeFor(3_000), ttl: TTL, successor: HANGS_SILENTLY, env: process.env }
+        // The parent of the guard stands for leasehold. Its input is that of the guard.
+        const words = ['-c', '"$@" <&3 3<&- & exec 3<&-; wait', 'sh', ...shell]
+        const running = startGuard(t, ['/bin/sh', ...words], target, options, ['ignore', 'pipe', 'inherit', 'pipe'])
+        let answers = ''
+        running.stdout.on('data', (text) => {
+          answers += text
+        })
+        await until('the guard to watch', () => answers === 'watching\n')
+        running.kill('SIGSTOP')
+        // A report renews the lock until then: the guard must not act before.
+        running.stdio[3].write(`${safeFor(5_000)}\n`)
+        const start = now()
+        await once(target, 'close')
+        const after = now() - start
+        t.diagnostic(`after ${Math.round(after)} ms`)
+        assert.equal(answers, 'watching\nreported\nending\n')
+        assert.equal(said, 'ready\nasked\n')
+        assert.ok(after > 3_900 && after < 7_000, `${after} ms`)
+        running.stdio[3].end()
+      })
 
       test('kills what it has found before it searches again', async (t) => {
         const target = spawn('/bin/sh', ['-c', IN_OTHER_GROUP], { detached: true, stdio: ['ignore', 'pipe', 'ignore'] })

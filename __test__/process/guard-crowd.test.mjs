@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
+import { after, before, describe, test } from 'node:test'
 import { sleep } from '../support/clock.mjs'
 import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
 import { atEnd } from '../support/endings.mjs'
@@ -20,15 +20,18 @@ const MANY = 'i=0; while [ $i -lt 1000 ]; do sleep 600 & i=$((i+1)); done; echo 
  */
 const [RUNS, STOPPED] = [1, 100]
 
-/** Starts 1 000 processes, and ends them when the test is over. */
-async function startMany(t) {
-  const shell = spawn('sh', ['-c', MANY], { detached: true, stdio: ['ignore', 'pipe', 'inherit'] })
-  const ended = once(shell, 'exit')
-  atEnd(t, async () => {
+/** Starts 1 000 processes before the tests, and ends them when the tests are over. */
+function startMany() {
+  let shell
+  before(async () => {
+    shell = spawn('sh', ['-c', MANY], { detached: true, stdio: ['ignore', 'pipe', 'inherit'] })
+    await once(shell.stdout, 'data')
+  })
+  after(async () => {
+    const ended = once(shell, 'exit')
     process.kill(-shell.pid, 'SIGKILL')
     await ended
   })
-  await once(shell.stdout, 'data')
 }
 
 /** Stops a process for most of the time, until the process ends or the test is over. */
@@ -56,13 +59,15 @@ async function slowDown(t, pid) {
 }
 
 const skip = process.platform === 'linux' ? false : 'the guard searches through /proc'
-describe('leasehold run, killed on a slow machine with many processes', { skip, timeout: 240_000 }, () => {
+// The tests mostly wait for commands that clean up.
+const options = { skip, timeout: 240_000, concurrency: 2 }
+describe('leasehold run, killed on a slow machine with many processes', options, () => {
+  startMany()
   for (const [what, words, clean] of [
     ['no other command gets the lock while the command cleans up', ['--grace', '20s'], 12_000],
     ['the guard kills a command that does not end after --grace', ['--grace', '6s'], FOR_EVER],
   ]) {
     test(what, async (t) => {
-      await startMany(t)
       const contended = await contend(t, `sqlite:${join(temporaryFolder(t), 'locks.db')}`, 'k', { clean, words })
       const guard = processes().find(
         ({ parent, args }) => parent === contended.first.pid && args.includes('leasehold-guard'),

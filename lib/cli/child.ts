@@ -49,6 +49,7 @@ export class Child {
   #killAt: number | undefined
   /** Whether a signal that asks the command to end was passed on. */
   #asked = false
+  #tellGuardEnding = () => {}
   /** Why the command must not run although its process was started. */
   #unguarded: CliError | undefined
   #over = false
@@ -57,6 +58,13 @@ export class Child {
    * fails.
    */
   readonly started: Promise<void>
+  /**
+   * Resolves when the guard has begun to end the command, because this process was stopped for too
+   * long. Never resolves otherwise.
+   */
+  readonly guardEnding = new Promise<void>((resolve) => {
+    this.#tellGuardEnding = resolve
+  })
   /**
    * Resolves when the command is gone. If it did not end by itself, resolves when all processes
    * that it started are gone, too. Rejects with a {@link CliError} if the command could not be
@@ -82,6 +90,11 @@ export class Child {
     this.#onTerminal = [0, 1, 2].some((fd) => isTerminal(fd))
     const leads = !this.#onTerminal && !ON_WINDOWS
     this.#guard = ON_WINDOWS || !existsSync(SHELL) ? undefined : guardOf(file, held, lease)
+    this.#guard?.ending.then(() => {
+      // The guard has sent SIGTERM already.
+      this.#killAfterGrace()
+      this.#tellGuardEnding()
+    })
     // Listen before the command starts. Otherwise, a signal that comes meanwhile would end this
     // process, but not the command.
     signals.listen((signal) => this.#pass(signal))
@@ -147,14 +160,17 @@ export class Child {
    * grace.
    */
   stop(): void {
-    if (this.#over || this.#killAt !== undefined) return
-    this.#killAt = performance.now() + this.#grace
-    if (this.#grace === 0) {
-      this.#target?.kill()
-      return
-    }
+    if (!this.#killAfterGrace() || this.#grace === 0) return
     this.#target?.endOthers(this.#signal('SIGTERM'))
-    this.#killer = setTimeout(() => this.#target?.kill(), this.#grace)
+  }
+
+  /** Returns false if the command is over, or an earlier call kills it. */
+  #killAfterGrace(): boolean {
+    if (this.#over || this.#killAt !== undefined) return false
+    this.#killAt = performance.now() + this.#grace
+    if (this.#grace === 0) this.#target?.kill()
+    else this.#killer = setTimeout(() => this.#target?.kill(), this.#grace)
+    return true
   }
 
   /**

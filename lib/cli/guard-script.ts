@@ -1,6 +1,6 @@
 // The script of the guard (guard.ts), for any /bin/sh.
 
-import { OVER } from './takeover'
+import { ENDING, OVER } from './takeover'
 
 /**
  * Returns how long the guard assumes that a lock is safe after a successor's signal, in hundredths
@@ -31,6 +31,15 @@ const RENEWED_WITHIN = 125
 // hundredths of a second, because on a busy machine it takes longer than 1 s to start `sleep 1`.
 // Without /proc, the script counts each pause as 1 s. Until leasehold is gone, the script ignores
 // SIGUSR1: in some shells, the signal would end the `read` as if leasehold were gone.
+//
+// leasehold can be stopped (SIGSTOP), too, while the command goes on. Then the script gets no
+// reports, and its `read` does not end. So a subshell, ring, sends SIGURG when the lock is safe for
+// less than 1 s, and every second from then on: a shell that is about to read misses a signal. The
+// signal ends the `read`, and the script acts as if leasehold were gone. If the command is stopped,
+// too (Ctrl-Z), the script lets it be: leasehold ends it when both go on. The successor that
+// leasehold started does not see the end of its input, so it gets SIGUSR2. To adopt the lock, it
+// has until half of what is left after RENEWED_WITHIN. By default, SIGURG does nothing to another
+// process that has got the id of the script.
 //
 // The script sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`,
 // and others read a negative ID without `--` as an option of `kill -s`.
@@ -65,6 +74,7 @@ trap '' HUP INT QUIT TERM PIPE USR1
 left=$1 short=$2 folder=$3
 shift 3
 unset target takeover session line stat pid from next safe before successor state start each began spare
+unset rang ringer sleeper ending
 found= earlier= renews= now=0 took=0 tries=10
 look() {
   line= pid=\${1#/proc/}
@@ -113,6 +123,31 @@ start() {
   successor=
   command eval 'echo "$takeover $safe" | (cd -- "$folder"; exec "$@" "$$") >/dev/null &' && successor=$!
 } 2>/dev/null
+ring() {
+  trap 'kill -KILL "$sleeper"; exit' TERM
+  while command eval 'sleep "$1" &' && sleeper=$!; wait "$sleeper"; do
+    kill -URG "$$" || exit
+    set -- 1
+  done
+}
+arm() {
+  hush
+  clock && [ "$safe" -gt 0 ] || return
+  set -- $(((safe - now) / 100))
+  [ "$1" -ge 1 ] || set -- 1
+  [ "$1" -le 60 ] || set -- 60
+  command eval 'ring "$1" >/dev/null &' && ringer=$!
+} 2>/dev/null
+hush() {
+  [ -z "$ringer" ] || kill -TERM "$ringer"
+  ringer=
+} 2>/dev/null
+halted() {
+  state=
+  look "/proc/$1/stat"
+  case $state in T | t) return 0 ;; esac
+  return 1
+}
 # Nobody may reap a successor that leasehold started.
 runs() {
   [ -n "$successor" ] && kill -CONT "$successor" || return
@@ -121,11 +156,28 @@ runs() {
 } 2>/dev/null
 read -r target safe successor && read -r takeover || exit 0
 echo watching
-while read -r line; do
-  [ "$line" != ${OVER} ] || exit 0
-  safe=$line
-  echo reported
+trap 'rang=1' URG
+arm
+while read -r line || { line= && [ -n "$rang" ]; }; do
+  case $line in
+  ${OVER})
+    hush
+    exit 0
+    ;;
+  ?*)
+    safe=$line
+    echo reported
+    ;;
+  esac
+  [ -n "$rang" ] || continue
+  rang=
+  clock && [ "$now" -lt $((safe - 100)) ] && arm && continue
+  halted "$PPID" && ! halted "\${target#-}" && ending=1 && echo ${ENDING} && break
 done
+hush
+trap '' URG
+[ -z "$ending" ] || [ "$short" -le ${RENEWED_WITHIN} ] || safe=$((safe + (short - ${RENEWED_WITHIN}) / 2))
+[ -z "$ending" ] || [ -z "$successor" ] || kill -USR2 "$successor" 2>/dev/null
 clock || safe=0
 [ "$safe" -gt 0 ] || safe=$((now + short))
 trap 'renews=1' USR1

@@ -1,5 +1,6 @@
 // The guard: if leasehold itself is killed (SIGKILL, out of memory), it ends the command and keeps
-// the lock until the command has ended.
+// the lock until the command has ended. It does the same if leasehold is stopped (SIGSTOP) until
+// the lock is no longer safe.
 //
 // Linux has PR_SET_PDEATHSIG for that, but Node can't set it. So a shell reads from a pipe whose
 // other end only this process has (stand-by.ts). The first line says which process to end, and the
@@ -101,6 +102,14 @@ export class Guard {
     const target = [leads ? -pid : pid, safe, this.#successor?.pid].join(' ')
     const answers = await Promise.all([this.#shell.begin(`${target}\n${takeover}\n`), isReady])
     return answers.every((answered) => answered)
+  }
+
+  /**
+   * Resolves when the guard ends the command because this process was stopped for too long. Never
+   * resolves otherwise.
+   */
+  get ending(): Promise<void> {
+    return this.#shell.ending
   }
 
   /** Reports a renewal of the lock to the shell and to the successor. */

@@ -29,15 +29,32 @@ export function statusOf(pid: number): ProcessStatus | undefined {
   }
 }
 
+/**
+ * Returns whether a process is stopped, by a signal or by a debugger; false if /proc does not show
+ * it.
+ */
+export function isStopped(pid: number): boolean {
+  try {
+    const [state] = fieldsOf(readFileSync(`/proc/${pid}/stat`, 'latin1'))
+    return state === 'T' || state === 't'
+  } catch {
+    return false
+  }
+}
+
 /** Parses the text of /proc/PID/stat. */
 export function parseStatus(pid: number, text: string): ProcessStatus {
-  // The process's name is in brackets, and may contain brackets.
-  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+  const fields = fieldsOf(text)
   const [state, parent, group, session] = fields
   const [threads, start] = [Number(fields[17]), fields[19] ?? '']
   // If only its first thread has ended, a process looks like a zombie and still runs.
   const dead = (state === 'Z' || state === 'X') && threads <= 1
   return { pid, parent: Number(parent), group: Number(group), session: Number(session), start, dead }
+}
+
+function fieldsOf(text: string): string[] {
+  // The process's name is in brackets, and may contain brackets.
+  return text.slice(text.lastIndexOf(')') + 2).split(' ')
 }
 
 /** Searches all processes for those of a command, again and again. */

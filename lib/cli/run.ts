@@ -55,7 +55,8 @@ command the same way; leasehold holds the lock until the command has ended.
 
 If leasehold itself is killed with SIGKILL, a guard stops the command the same way. The guard keeps the lock
 held until the command has ended. If the command has not begun, it never runs. If the guard is killed as well,
-the lock is free after its --ttl, on every store.
+the lock is free after its --ttl, on every store. On Linux, the guard also stops the command if leasehold alone
+is stopped (SIGSTOP) until a third of the --ttl is left.
 
 Exit code: that of the command, or the end by the same signal. 75: another holder has the lock. 69: the
 store is unavailable. 70: the lock was lost, or held for --max-hold, and leasehold stopped the command. 71:
@@ -213,6 +214,11 @@ async function runWith(
     stop(new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`, { cause: loss }))
     tell('lost', { reason: loss.reason }, `lost (${loss.reason}): stopping the command`)
   }
+  const guardEnding = () => {
+    const until = 'leasehold was stopped (SIGSTOP) until its lock'
+    const what = runs ? 'the guard stopped the command' : 'the command was not run'
+    stop(new CliError(Exit.Lost, `${until} ${quoted(key)} was about to end: ${what}; run it again`))
+  }
   // The lease has no `maxHold`, because it would then end while the command still cleans up.
   const overdue = () => {
     const [limit, name] = [formatDuration(maxHold as number), quoted(key)]
@@ -229,6 +235,7 @@ async function runWith(
     lease.assertHeld()
     child = new Child(command, env, { ...held, ticket }, lease, signals)
     renewals.on('renewed', () => child?.renewed())
+    child.guardEnding.then(guardEnding)
     const { pid } = child
     child.started.then(() => {
       runs = true

@@ -4,7 +4,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { forShell } from './gate'
 import { UNMARKED } from './mark'
-import { OVER } from './takeover'
+import { ENDING, OVER } from './takeover'
 
 export class StandBy {
   readonly #process: ChildProcess
@@ -12,6 +12,11 @@ export class StandBy {
   #isAwaited = true
   /** The report to send after that answer. */
   #next: string | undefined
+  #tellEnding = () => {}
+  /** Resolves when the process says that it ends the command of this process, which was stopped. */
+  readonly ending = new Promise<void>((resolve) => {
+    this.#tellEnding = resolve
+  })
 
   /**
    * Starts a process that outlives this one.
@@ -34,7 +39,8 @@ export class StandBy {
     if (pid === undefined) throw new Error(`the system could not start ${file}`)
     stdin?.on('error', () => {})
     stdout?.on('error', () => {})
-    stdout?.on('data', () => {
+    stdout?.on('data', (answers) => {
+      if (String(answers).split('\n').includes(ENDING)) this.#tellEnding()
       this.#isAwaited = false
       if (this.#next !== undefined) this.report(this.#next)
     })

@@ -6,7 +6,8 @@
 // until when the lock is safe. If leasehold started the successor, the input goes on: a later line
 // says until when the lock is safe after a renewal, or that there is nothing to do. The successor
 // answers each line but the last with a line to its standard output, so that the pipe of a stopped
-// successor does not fill up. When the input ends, leasehold is gone.
+// successor does not fill up. When the input ends, leasehold is gone. If leasehold is stopped, the
+// guard sends SIGUSR2 instead.
 //
 // As long as the successor renews the lock, it sends SIGUSR1 to the guard, whose process id is its
 // argument. Without these signals, the guard ends the command before the lock can end.
@@ -16,6 +17,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LockClient } from '../client/client'
 import type { Lease } from '../lock/lease'
+import { isStopped } from './process-table'
 import { decodeTakeover, OVER, type Takeover } from './takeover'
 import { Target } from './target'
 import { uptime } from './uptime'
@@ -32,12 +34,13 @@ const KILLED_WITHIN = 2_000
  */
 const TELL_EVERY = 250
 /**
- * How long the successor waits for the adoption before it searches for the command's processes, in
- * ms. If this is larger, and the store is out of reach, the command's processes in other sessions
- * get SIGTERM later. If it is smaller, a slow store answers during the search, and the guard hears
- * of the adoption after the search.
+ * How long the successor waits for the adoption before it searches for the command's processes: in
+ * ms, and as a part of the time for which the lock is safe. If these are larger, and the store is
+ * out of reach, the command's processes in other sessions get SIGTERM later, and have less time to
+ * clean up. If they are smaller, a slow store answers during the search, and the guard hears of the
+ * adoption after the search.
  */
-const ADOPTS_WITHIN = 1_000
+const [ADOPTS_WITHIN, ADOPTS_IN_PART] = [1_000, 1 / 4]
 
 async function hold(locks: LockClient, { ticket, grace, command }: Takeover, safe: number): Promise<void> {
   const acquirer = LockClient.acquirerOf(locks).outliving()
@@ -65,7 +68,8 @@ async function hold(locks: LockClient, { ticket, grace, command }: Takeover, saf
   }
   // Adopt and tell the guard before the search for the command's processes. The search blocks this
   // process, for seconds on a busy machine with many processes.
-  await Promise.race([adopted, sleep(Math.min(ADOPTS_WITHIN, Math.max(0, safe - performance.now())))])
+  const left = Math.max(0, safe - performance.now())
+  await Promise.race([adopted, sleep(Math.min(ADOPTS_WITHIN, left * ADOPTS_IN_PART))])
   tell()
   const timer = setInterval(tell, TELL_EVERY / 2)
   await end(new Target(command, tell), grace, isSafe)
@@ -99,7 +103,7 @@ async function main(): Promise<void> {
   answer()
   try {
     for (;;) {
-      const line = await lines.next()
+      const line = await Promise.race([lines.next(), stopped])
       if (line.done) break
       if (line.value === OVER) return
       safe = line.value
@@ -108,6 +112,8 @@ async function main(): Promise<void> {
     await hold(locks, takeover, safeUntil(takeover, safe))
   } finally {
     await locks.close()
+    // A leasehold that is stopped keeps the pipe open.
+    process.stdin.destroy()
   }
 }
 
@@ -149,9 +155,13 @@ function isGuard(): boolean {
   return readFileSync(`/proc/${guard}/cmdline`, 'utf8').includes('leasehold-guard')
 }
 
+/** Resolves when the guard says that leasehold is stopped. A stray signal does not count. */
+const stopped = new Promise<{ done: true }>((resolve) => {
+  process.on('SIGUSR2', () => isStopped(process.ppid) && resolve({ done: true }))
+})
+
 // A signal that ends the command must not end the successor first.
-for (const signal of ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGUSR1', 'SIGUSR2'] as const)
-  process.on(signal, () => {})
+for (const signal of ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGUSR1'] as const) process.on(signal, () => {})
 
 main().catch(() => {
   // No process reads an error message. The lock ends with its ttl.

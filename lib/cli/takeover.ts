@@ -22,6 +22,12 @@ export interface Takeover {
  */
 export const OVER = 'over'
 
+/**
+ * The line by which the guard tells a `leasehold run` that was stopped that the guard ends the
+ * command.
+ */
+export const ENDING = 'ending'
+
 /** Encodes a takeover as one line that any shell reads and prints unchanged. */
 export function encodeTakeover(takeover: Takeover): string {
   return Buffer.from(JSON.stringify(takeover)).toString('base64url')

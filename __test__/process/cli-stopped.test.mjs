@@ -1,0 +1,105 @@
+// `leasehold run` is stopped (SIGSTOP), and not killed. Its guard ends the command before another
+// one can get the lock.
+
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { isThere } from '../support/cli.mjs'
+import { sleep, until } from '../support/clock.mjs'
+import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
+import { FOR_EVER } from '../support/journal.mjs'
+import { temporaryFolder } from '../support/servers.mjs'
+
+/** A shell that runs a command in another session, where only a successor finds the command. */
+const SETSID = ['sh', '-c', 'setsid "$0" "$@" & wait']
+const GUARD_STOPPED_IT = /^leasehold: leasehold was stopped \(SIGSTOP\).* "k".*the guard stopped the command.*\n$/
+
+const storeOf = (t) => `sqlite:${join(temporaryFolder(t), 'locks.db')}`
+const childOf = (pid, text) => processes().find(({ parent, args }) => parent === pid && args.includes(text))
+
+/** Asserts that `leasehold run`, which was stopped, ends as after a loss when it continues. */
+async function assertContinued({ first }, message) {
+  assert.equal(isThere(first.pid), true)
+  first.signal('SIGCONT')
+  const { code, stderr } = await first.ended
+  assert.equal(code, 70, stderr)
+  assert.match(stderr, message)
+}
+
+const skip = process.platform === 'linux' ? false : 'needs /proc'
+describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, () => {
+  for (const [ttl, what, wrap] of [
+    // With less than 5 s, the successor starts before the command.
+    [4_000, 'the command', []],
+    [4_000, 'a process in another session', SETSID],
+    [6_000, 'the command', []],
+    [6_000, 'a process in another session', SETSID],
+  ]) {
+    test(`with a ttl of ${ttl} ms, ${what} has time to clean up before the next command begins`, async (t) => {
+      const words = ['--ttl', `${ttl}ms`, '--grace', '30s']
+      const contended = await contend(t, storeOf(t), 'k', { clean: 300, wrap, words })
+      contended.first.signal('SIGSTOP')
+      await assertCleanedUp(contended, await assertInTurn(t, contended), 300)
+      await assertContinued(contended, GUARD_STOPPED_IT)
+    })
+  }
+
+  test('a command that ignores SIGTERM is killed after --grace, before the next command begins', async (t) => {
+    const words = ['--ttl', '6s', '--grace', '1s']
+    const contended = await contend(t, storeOf(t), 'k', { clean: FOR_EVER, words })
+    contended.first.signal('SIGSTOP')
+    assert.equal((await assertInTurn(t, contended)).ended, false)
+    await assertContinued(contended, GUARD_STOPPED_IT)
+  })
+
+  test('and continued while the command cleans up, it waits until the command has ended', async (t) => {
+    const words = ['--ttl', '6s', '--grace', '30s']
+    const contended = await contend(t, storeOf(t), 'k', { clean: 1_000, words })
+    contended.first.signal('SIGSTOP')
+    await contended.journal.seen('first', 'clean')
+    await assertContinued(contended, GUARD_STOPPED_IT)
+    await assertCleanedUp(contended, await assertInTurn(t, contended), 1_000)
+    assert.equal(contended.journal.count('first', 'SIGTERM'), 1)
+  })
+
+  test('together with its command, for longer than the ttl: leasehold ends the command when both go on', async (t) => {
+    const contended = await contend(t, storeOf(t), 'k', { clean: 300, words: ['--ttl', '3s'] })
+    const { first, second, pid, journal } = contended
+    for (const stopped of [pid, first.pid]) process.kill(stopped, 'SIGSTOP')
+    assert.equal((await second.ended).code, 0)
+    assert.equal(journal.count('first', 'clean'), 0)
+    // Long enough for the guard to look again.
+    await sleep(1_500)
+    for (const stopped of [first.pid, pid]) process.kill(stopped, 'SIGCONT')
+    const { code, stderr } = await first.ended
+    assert.equal(code, 70, stderr)
+    assert.match(stderr, /^leasehold: the lock was lost while the command ran/)
+    assert.equal(journal.span('first').ended, true)
+  })
+
+  test('together with its command, which alone goes on: the guard ends the command', async (t) => {
+    const contended = await contend(t, storeOf(t), 'k', { words: ['--ttl', '4s', '--grace', '0'] })
+    const { first, second, pid } = contended
+    for (const stopped of [pid, first.pid]) process.kill(stopped, 'SIGSTOP')
+    assert.equal((await second.ended).code, 0)
+    process.kill(pid, 'SIGCONT')
+    await until('the command to be gone', () => !isThere(pid))
+    await assertContinued(contended, GUARD_STOPPED_IT)
+  })
+
+  test('for less than the ttl, its command runs on, and the guard leaves no process behind', async (t) => {
+    const contended = await contend(t, storeOf(t), 'k', { words: ['--ttl', '20s'] })
+    const { first, second, journal } = contended
+    const guard = childOf(first.pid, 'leasehold-guard')
+    const ringer = await until('the guard to wait', () => childOf(guard.pid, 'leasehold-guard'))
+    const sleeper = await until('the guard to wait', () => childOf(ringer.pid, 'sleep'))
+    first.signal('SIGSTOP')
+    await sleep(1_000)
+    first.signal('SIGCONT')
+    assert.equal(journal.count('first', 'SIGTERM'), 0)
+    first.signal('SIGTERM')
+    await Promise.all([first.ended, second.ended])
+    const left = () => [guard, ringer, sleeper].filter(({ pid }) => isThere(pid))
+    await until('the guard and its processes to be gone', () => left().length === 0)
+  })
+})
