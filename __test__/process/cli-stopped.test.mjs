@@ -6,7 +6,8 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { isThere } from '../support/cli.mjs'
 import { sleep, until } from '../support/clock.mjs'
-import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
+import { assertCleanedUp, assertInTurn, contend as contendFor, processes } from '../support/contend.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { FOR_EVER } from '../support/journal.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
@@ -14,8 +15,19 @@ import { temporaryFolder } from '../support/servers.mjs'
 const SETSID = ['sh', '-c', 'setsid "$0" "$@" & wait']
 const GUARD_STOPPED_IT = /^leasehold: leasehold was stopped \(SIGSTOP\).* "k".*the guard stopped the command.*\n$/
 
-const storeOf = (t) => `sqlite:${join(temporaryFolder(t), 'locks.db')}`
 const childOf = (pid, text) => processes().find(({ parent, args }) => parent === pid && args.includes(text))
+
+/** Contends for a lock in a file, which the guard may use until the test is over. */
+async function contend(t, options) {
+  const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
+  const contended = await contendFor(t, store, 'k', options)
+  const guard = childOf(contended.first.pid, 'leasehold-guard')
+  atEnd(t, async () => {
+    contended.first.process.kill('SIGKILL')
+    await until('the guard to end', () => !isThere(guard.pid))
+  })
+  return { ...contended, guard }
+}
 
 /** Asserts that `leasehold run`, which was stopped, ends as after a loss when it continues. */
 async function assertContinued({ first }, message) {
@@ -37,7 +49,7 @@ describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, (
   ]) {
     test(`with a ttl of ${ttl} ms, ${what} has time to clean up before the next command begins`, async (t) => {
       const words = ['--ttl', `${ttl}ms`, '--grace', '30s']
-      const contended = await contend(t, storeOf(t), 'k', { clean: 300, wrap, words })
+      const contended = await contend(t, { clean: 300, wrap, words })
       contended.first.signal('SIGSTOP')
       await assertCleanedUp(contended, await assertInTurn(t, contended), 300)
       await assertContinued(contended, GUARD_STOPPED_IT)
@@ -46,7 +58,7 @@ describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, (
 
   test('a command that ignores SIGTERM is killed after --grace, before the next command begins', async (t) => {
     const words = ['--ttl', '6s', '--grace', '1s']
-    const contended = await contend(t, storeOf(t), 'k', { clean: FOR_EVER, words })
+    const contended = await contend(t, { clean: FOR_EVER, words })
     contended.first.signal('SIGSTOP')
     assert.equal((await assertInTurn(t, contended)).ended, false)
     await assertContinued(contended, GUARD_STOPPED_IT)
@@ -54,7 +66,7 @@ describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, (
 
   test('and continued while the command cleans up, it waits until the command has ended', async (t) => {
     const words = ['--ttl', '6s', '--grace', '30s']
-    const contended = await contend(t, storeOf(t), 'k', { clean: 1_000, words })
+    const contended = await contend(t, { clean: 1_000, words })
     contended.first.signal('SIGSTOP')
     await contended.journal.seen('first', 'clean')
     await assertContinued(contended, GUARD_STOPPED_IT)
@@ -63,7 +75,7 @@ describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, (
   })
 
   test('together with its command, for longer than the ttl: leasehold ends the command when both go on', async (t) => {
-    const contended = await contend(t, storeOf(t), 'k', { clean: 300, words: ['--ttl', '3s'] })
+    const contended = await contend(t, { clean: 300, words: ['--ttl', '3s'] })
     const { first, second, pid, journal } = contended
     for (const stopped of [pid, first.pid]) process.kill(stopped, 'SIGSTOP')
     assert.equal((await second.ended).code, 0)
@@ -78,7 +90,7 @@ describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, (
   })
 
   test('together with its command, which alone goes on: the guard ends the command', async (t) => {
-    const contended = await contend(t, storeOf(t), 'k', { words: ['--ttl', '4s', '--grace', '0'] })
+    const contended = await contend(t, { words: ['--ttl', '4s', '--grace', '0'] })
     const { first, second, pid } = contended
     for (const stopped of [pid, first.pid]) process.kill(stopped, 'SIGSTOP')
     assert.equal((await second.ended).code, 0)
@@ -88,9 +100,8 @@ describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, (
   })
 
   test('for less than the ttl, its command runs on, and the guard leaves no process behind', async (t) => {
-    const contended = await contend(t, storeOf(t), 'k', { words: ['--ttl', '20s'] })
-    const { first, second, journal } = contended
-    const guard = childOf(first.pid, 'leasehold-guard')
+    const contended = await contend(t, { words: ['--ttl', '20s'] })
+    const { first, second, journal, guard } = contended
     const ringer = await until('the guard to wait', () => childOf(guard.pid, 'leasehold-guard'))
     const sleeper = await until('the guard to wait', () => childOf(ringer.pid, 'sleep'))
     first.signal('SIGSTOP')

@@ -34,13 +34,13 @@ const KILLED_WITHIN = 2_000
  */
 const TELL_EVERY = 250
 /**
- * How long the successor waits for the adoption before it searches for the command's processes: in
- * ms, and as a part of the time for which the lock is safe. If these are larger, and the store is
- * out of reach, the command's processes in other sessions get SIGTERM later, and have less time to
- * clean up. If they are smaller, a slow store answers during the search, and the guard hears of the
- * adoption after the search.
+ * How long the successor waits for the adoption before it searches for the command's processes: as
+ * a part of the time for which the lock is safe, and the least and the most, in ms. If these are
+ * larger, and the store is out of reach, the command's processes in other sessions get SIGTERM
+ * later, and have less time to clean up. If they are smaller, a slow store answers during the
+ * search, and the guard hears of the adoption after the search.
  */
-const [ADOPTS_WITHIN, ADOPTS_IN_PART] = [1_000, 1 / 4]
+const [ADOPTS_IN_PART, ADOPTS_LEAST, ADOPTS_MOST] = [1 / 4, 300, 1_000]
 
 async function hold(locks: LockClient, { ticket, grace, command }: Takeover, safe: number): Promise<void> {
   const acquirer = LockClient.acquirerOf(locks).outliving()
@@ -69,7 +69,8 @@ async function hold(locks: LockClient, { ticket, grace, command }: Takeover, saf
   // Adopt and tell the guard before the search for the command's processes. The search blocks this
   // process, for seconds on a busy machine with many processes.
   const left = Math.max(0, safe - performance.now())
-  await Promise.race([adopted, sleep(Math.min(ADOPTS_WITHIN, left * ADOPTS_IN_PART))])
+  const pause = Math.min(left, ADOPTS_MOST, Math.max(ADOPTS_LEAST, left * ADOPTS_IN_PART))
+  await Promise.race([adopted, sleep(pause)])
   tell()
   const timer = setInterval(tell, TELL_EVERY / 2)
   await end(new Target(command, tell), grace, isSafe)
