@@ -2,10 +2,10 @@
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { connect, createServer } from 'node:http2'
+import { connect, constants, createServer } from 'node:http2'
 import { describe, test } from 'node:test'
 import { lockRequest } from 'leasehold/express'
-import { within } from '../support/clock.mjs'
+import { until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { free, open } from '../support/http-servers.mjs'
 
@@ -81,3 +81,21 @@ for (const [name, form] of Object.entries(forms)) {
     })
   })
 }
+
+test('the lock is free if the stream closes without an event', { timeout: 60_000 }, async (t) => {
+  const locks = open(t)
+  const streams = []
+  const form = lockRequest(locks, { key: () => KEY })
+  const session = await startSession(t, (request, response) =>
+    form(request, response, () => {
+      // As Node leaves some streams of a client that resets many at once.
+      response.stream.removeAllListeners()
+      streams.push(response.stream)
+    }),
+  )
+  const request = session.request({ ':path': '/' })
+  request.on('error', () => {})
+  await until('the lock to be held', async () => streams.length === 1 && (await locks.inspect(KEY)) !== null)
+  request.close(constants.NGHTTP2_CANCEL)
+  await until('the lock to be free', async () => (await locks.inspect(KEY)) === null, 5_000)
+})

@@ -275,4 +275,18 @@ describe('leasehold run', { timeout: 120_000 }, () => {
     assert.equal(code, 69, stderr)
     assert.doesNotMatch(stderr, /hunter2/)
   })
+
+  test('a store in the place of the key is refused, and its password stays a secret', async (t) => {
+    const store = 'redis://app:hunter2@host'
+    for (const words of [
+      ['inspect', store],
+      ['release', store, '--force'],
+      ['run', store, '--', 'true'],
+    ]) {
+      const { code, stdout, stderr } = await run(t, words)
+      assert.equal(code, 64, stderr)
+      assert.match(stderr, /the key must be the name of a lock.*to name a store, write --store URL/)
+      assert.doesNotMatch(stdout + stderr, /hunter2/)
+    }
+  })
 })

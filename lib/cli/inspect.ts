@@ -3,6 +3,7 @@
 import { type Command, flag } from './command'
 import { absenceOf, detailsOf, tellable } from './describe'
 import { Exit } from './exits'
+import { keyOf } from './shown-word'
 import { STORE_OPTIONS, withClient } from './store'
 import { say, sayJson } from './terminal'
 
@@ -21,7 +22,7 @@ remembers that. The exit code is 1 if the store does not remember it.`,
   words: [1, 1],
   run: (given) =>
     withClient(given, {}, async (locks) => {
-      const key = given.words[0] as string
+      const key = keyOf(given.words[0])
       const info = await locks.inspect(key)
       if (flag(given, 'json')) sayJson({ key, held: info !== null, ...(info && tellable(info)) })
       else say(info === null ? absenceOf(key) : detailsOf(key, info))

@@ -7,6 +7,7 @@ import { isOnceKey } from '../lock/once-key'
 import { type Command, flag } from './command'
 import { absenceOf, detailsOf, isRemembered } from './describe'
 import { CliError, Exit, UsageError } from './exits'
+import { keyOf } from './shown-word'
 import { STORE_OPTIONS, withClient } from './store'
 import { paint, plain, quoted, say, sayJson } from './terminal'
 
@@ -31,7 +32,7 @@ Ctrl-C and Ctrl-D mean, too.`,
   },
   words: [1, 1],
   run: (given) => {
-    const key = given.words[0] as string
+    const key = keyOf(given.words[0])
     const json = flag(given, 'json')
     if (!flag(given, 'force')) {
       throw new UsageError(

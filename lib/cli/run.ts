@@ -13,6 +13,7 @@ import { CliError, Exit, exitOf, UsageError } from './exits'
 import { failureOf } from './failure'
 import type { Held } from './guard'
 import { parseDuration } from './parse-duration'
+import { keyOf } from './shown-word'
 import { Signals, STOPPING } from './signals'
 import { clientOptions, openClient, STORE_OPTIONS } from './store'
 import { plain, quoted, sayJson, warn } from './terminal'
@@ -116,7 +117,7 @@ no such command.`,
 }
 
 function settingsOf(given: Given): Settings {
-  const key = given.words[0] as string
+  const key = keyOf(given.words[0])
   if (given.rest === undefined) {
     throw new UsageError(`what is to be run? leasehold run ${plain(key)} -- COMMAND`)
   }

@@ -47,6 +47,6 @@ export class FirstWarning {
  */
 function withoutKey(error: Error): Error {
   if (!isLockError(error) || error.key === undefined) return error
-  const { code, message, stack, reason } = error as api.LockError & { reason?: string }
+  const { code, message, stack = '', reason } = error as api.LockError & { reason?: string }
   return Object.assign(new LockError(code, message), { stack }, reason === undefined ? {} : { reason })
 }

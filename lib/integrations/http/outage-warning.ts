@@ -7,17 +7,17 @@ import { isOutage } from './refusal'
 
 const KIND = { code: 'LEASEHOLD_STORE_UNAVAILABLE', status: 503, option: 'onUnavailable' }
 
-/** The reasons that may concern one key alone: data of something else, or rights. */
+/** The reasons that may concern one key alone. */
 const OF_A_KEY: readonly unknown[] = ['wrongtype', 'denied'] satisfies api.StoreUnavailableReason[]
 
 /** The warnings of each client, by the middleware's name and what went wrong. */
 const warnings = new WeakMap<api.LockClient, Map<string, FirstWarning>>()
 
 /**
- * Warns of the first request that a middleware refuses because of the store. Errors that may concern
- * one key alone have warnings of their own: a visitor may cause one, and that must not silence the
- * warning of an outage. All middlewares of one name and client have the same warnings: a server may
- * make a middleware for each request.
+ * Warns of the first request that a middleware refuses because of the store. Errors that may
+ * concern one key alone have warnings of their own: a visitor may cause one, and that must not
+ * silence the warning of an outage. All middlewares of one name and client have the same warnings:
+ * a server may make a middleware for each request.
  */
 export class OutageWarning {
   readonly #locks: api.LockClient

@@ -1,6 +1,14 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { ServerHttp2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
+import { clearTimeout, setTimeout } from '../../util/real-timers'
 import { onConnectionClose } from './connection'
+
+/**
+ * How often to look whether the stream of a response is closed, in ms. If this is larger, such a
+ * lock is free later; if it is smaller, slow responses over HTTP/2 cost more of a processor.
+ */
+const LOOK = 1_000
 
 /** Tells when a response is over: it is finished, or its connection has closed. */
 export class ResponseEnd {
@@ -13,10 +21,12 @@ export class ResponseEnd {
     const socket: Partial<Socket> | undefined = request.socket
     this.over = new Promise((resolve) => {
       let forget = () => {}
+      let timer: NodeJS.Timeout | undefined
       const end = () => {
         response.off('finish', end)
         response.off('close', end)
         forget()
+        clearTimeout(timer)
         this.#controller.abort()
         resolve()
       }
@@ -31,6 +41,14 @@ export class ResponseEnd {
       // A response without a socket gets no event from Node: a pipelined response that has to wait,
       // or the response of an upgrade.
       if (typeof socket?.once === 'function') forget = onConnectionClose(socket as Socket, end)
+      // If a client resets many streams of HTTP/2 at once, some close without an event.
+      const { stream } = response as { stream?: Partial<ServerHttp2Stream> }
+      if (stream === undefined) return
+      const look = () => {
+        if (stream.closed || stream.destroyed) end()
+        else timer = setTimeout(look, LOOK).unref()
+      }
+      look()
     })
   }
 
