@@ -107,7 +107,11 @@ impl LeaseNodes {
         let Agreement { vote_round, nodes, fenced, asked, ttl } = agreement;
         let (unfenced, repaired) = (fenced.map_or(0, |fenced| !fenced), 0);
         let ticketed = terms.ticket.map_or(0, |_| !nodes);
-        let (valid_until, until) = (asked + ttl, now + ttl);
+        let (mut valid_until, mut until) = (asked + ttl, now + ttl);
+        // A repeated adoption does not shorten the lease.
+        if let Some(before) = self.leases.get(&token).filter(|_| self.adopted.contains(&token)) {
+            (valid_until, until) = (valid_until.max(before.valid_until), until.max(before.until));
+        }
         let tracked =
             TrackedLease { nodes, unfenced, repaired, ticketed, vote_round, valid_until, until, terms };
         match tracked.terms.ticket {

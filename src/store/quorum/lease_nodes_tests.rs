@@ -102,6 +102,16 @@ fn an_adopted_lease_ends_when_its_last_renewal_does() {
 }
 
 #[test]
+fn a_repeated_adoption_does_not_shorten_the_lease() {
+    let (mut lease_nodes, token) = (LeaseNodes::default(), Token::random());
+    let adopted = LeaseTerms { ticket: Some(Token::random()), ..terms() };
+    lease_nodes.granted(at(0), token, agreement(at(0), 1, 0b011), adopted.clone());
+    let brief = Agreement { ttl: Duration::from_millis(10), ..agreement(at(1), 2, 0b011) };
+    lease_nodes.granted(at(1), token, brief, adopted);
+    assert_eq!(lease_nodes.next_end(), Some(at(10_000)));
+}
+
+#[test]
 fn an_adopted_lease_that_was_lost_with_a_node_still_ends() {
     let (mut lease_nodes, token) = (LeaseNodes::default(), Token::random());
     let adopted = LeaseTerms { ticket: Some(Token::random()), ..terms() };

@@ -55,7 +55,8 @@ pub fn split_reply(reply: Reply) -> (ModelReply, Vec<Fence>) {
             (ModelReply::Held(shared, leases, waiters), fences)
         }
         Reply::Adopted(AdoptedLease { first, granted, mode, ttl, .. }) => {
-            (ModelReply::Adopted(mode.is_shared(), ttl), vec![first, granted])
+            let fences = if granted < first { vec![first, granted] } else { vec![first] };
+            (ModelReply::Adopted(mode.is_shared(), ttl), fences)
         }
         other => (ModelReply::Plainly(other), Vec::new()),
     }
