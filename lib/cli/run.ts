@@ -205,19 +205,21 @@ async function runWith(
   /** True when the command has begun. */
   let runs = false
   /** Why this process stops the command. */
-  let why: { error: unknown } | undefined
-  const stop = (error: unknown) => {
-    why ??= { error }
+  let why: { error: unknown; isLoss?: boolean } | undefined
+  const stop = (error: unknown, isLoss = false) => {
+    why ??= { error, isLoss }
     child?.stop()
   }
   const lost = () => {
     const loss = lease.signal.reason as LockLostError
-    stop(new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`, { cause: loss }))
+    stop(new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`, { cause: loss }), true)
     tell('lost', { reason: loss.reason }, `lost (${loss.reason}): stopping the command`)
   }
   const guardEnding = () => {
     const until = 'leasehold was stopped (SIGSTOP) until its lock'
     const what = runs ? 'the guard stopped the command' : 'the command was not run'
+    // The guard's successor has taken the lock, so this explains the loss.
+    if (why?.isLoss) why = undefined
     stop(new CliError(Exit.Lost, `${until} ${quoted(key)} was about to end: ${what}; run it again`))
   }
   // The lease has no `maxHold`, because it would then end while the command still cleans up.
@@ -231,7 +233,8 @@ async function runWith(
   }
   const timer = maxHold === undefined ? undefined : setTimeout(overdue, maxHold)
   // An uncaught error would end this process and free the lock while the command still works.
-  process.on('uncaughtException', stop)
+  const failed = (error: unknown) => stop(error)
+  process.on('uncaughtException', failed)
   try {
     lease.assertHeld()
     child = new Child(command, env, { ...held, ticket }, lease, signals)
@@ -246,17 +249,24 @@ async function runWith(
     if (lease.signal.aborted) lost()
     else lease.signal.addEventListener('abort', lost, { once: true })
     const end = await child.ended
+    // If this process was stopped, the guard's line may be here, but not read yet.
+    if (why?.isLoss) await polled()
     tell('ended', { ...end }, `the command ended: ${end.signal ?? `exit code ${end.code}`}`)
     if (why !== undefined) throw why.error
     return end
   } finally {
     clearTimeout(timer)
-    process.off('uncaughtException', stop)
+    process.off('uncaughtException', failed)
     lease.signal.removeEventListener('abort', lost)
     // Release the lock also after an error, so that the next waiter gets it at once. If the release
     // fails, the lock ends with its ttl.
     await lease.release().catch((error) => unreleased(error, settings))
   }
+}
+
+/** Resolves when the event loop has read all input that is here. */
+async function polled(): Promise<void> {
+  for (let phase = 0; phase < 2; phase++) await new Promise((resolve) => setImmediate(resolve))
 }
 
 function unreleased(error: unknown, { warn }: Settings): void {
