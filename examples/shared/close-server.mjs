@@ -2,9 +2,9 @@
 
 /**
  * Returns the set of the open sockets of `server`. Call it directly before or after
- * `server.listen()`, without an `await` between the two: the set lacks connections that the server
- * accepted before. The set also contains sockets whose TLS handshake has not ended.
- * `server.closeAllConnections()` leaves these open.
+ * `server.listen()`, without an `await` between the two: otherwise the set lacks the connections
+ * that the server has accepted by then. The set also contains sockets whose TLS handshake has not
+ * ended. `server.closeAllConnections()` leaves these open.
  */
 export function collectSockets(server) {
   const sockets = new Set()
