@@ -97,8 +97,9 @@ export interface Lease {
    * @returns `true` if the store still had this lease and released it, `false` if the lease had
    * ended there or was detached before. If a section outlives the client's drain, `isHeld` is
    * false, but the store keeps the lease until its ttl ends. `release()` resolves with `true` until
-   * then. Over a quorum, it also resolves with `true` if the lease was valid here when you called
-   * it, and no server that had the lease names another holder: servers may have failed since.
+   * then. Over a quorum, servers that had the lease may fail. If the lease was valid here at the
+   * call, `release()` then still resolves with `true`, unless half of the servers or more lack the
+   * lease, or a server that had the lease names another holder.
    * @throws {StoreUnavailableError | QuorumError} the store could not be reached, or refused. The
    * lease is no longer held here, and the engine repeats the release. After a refusal (missing
    * rights, a changed password, no memory left, a replica), it repeats the release until the lease

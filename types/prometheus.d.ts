@@ -37,8 +37,8 @@ export interface Collection {
  * errors, renewals and breakers. docs/observability.md lists all of them.
  *
  * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, or `ERR_INVALID_ARG_VALUE`: the client, its labels or
- * a metric's name is registered there already, the labels of other clients there have other names,
- * or the prefix or a label is malformed
+ * a metric's name is registered there already, another client there has labels with other names, or
+ * the prefix or a label is malformed
  * @throws {RangeError} `ERR_OUT_OF_RANGE`: the prefix or a label's value is too long
  * @example
  * import { collect } from 'leasehold/prometheus'
