@@ -164,7 +164,10 @@ export class Child {
     this.#target?.endOthers(this.#signal('SIGTERM'))
   }
 
-  /** Returns false if the command is over, or an earlier call kills it. */
+  /**
+   * Kills the command after the grace. Returns false if the command is over, or if an earlier call
+   * kills it.
+   */
   #killAfterGrace(): boolean {
     if (this.#over || this.#killAt !== undefined) return false
     this.#killAt = performance.now() + this.#grace

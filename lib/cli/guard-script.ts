@@ -34,12 +34,13 @@ const RENEWED_WITHIN = 125
 //
 // leasehold can be stopped (SIGSTOP), too, while the command goes on. Then the script gets no
 // reports, and its `read` does not end. So a subshell, ring, sends SIGURG when the lock is safe for
-// less than 1 s, and every second from then on: a shell that is about to read misses a signal. The
-// signal ends the `read`, and the script acts as if leasehold were gone. If the command is stopped,
-// too (Ctrl-Z), the script lets it be: leasehold ends it when both go on. The successor that
-// leasehold started does not see the end of its input, so it gets SIGUSR2. To adopt the lock, it
-// has until half of what is left after RENEWED_WITHIN. By default, SIGURG does nothing to another
-// process that has got the id of the script.
+// less than 1 s. It repeats the signal every second, because a shell misses a signal that arrives
+// just before its `read`. The signal ends the `read`, and the script acts as if leasehold were
+// gone. If the command is stopped, too (Ctrl-Z), the script leaves the command alone: leasehold
+// ends it when both go on. The successor that leasehold started does not see the end of its input,
+// so the script sends SIGUSR2 to it. The successor needs time to adopt the lock. So the script then
+// counts the lock as safe for longer: for half of the time by which `short` exceeds RENEWED_WITHIN.
+// If another process has got the id of the script meanwhile, SIGURG does nothing to it by default.
 //
 // The script sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`,
 // and others read a negative ID without `--` as an option of `kill -s`.

@@ -56,13 +56,13 @@ command the same way; leasehold holds the lock until the command has ended.
 
 If leasehold itself is killed with SIGKILL, a guard stops the command the same way. The guard keeps the lock
 held until the command has ended. If the command has not begun, it never runs. If the guard is killed as well,
-the lock is free after its --ttl, on every store. On Linux, the guard also stops the command if leasehold alone
-is stopped (SIGSTOP) until a third of the --ttl is left.
+the lock is free after its --ttl, on every store. On Linux, the guard also stops the command if SIGSTOP halts
+leasehold alone until a third of the --ttl is left.
 
 Exit code: that of the command, or the end by the same signal. 75: another holder has the lock. 69: the
-store is unavailable. 70: the lock was lost, or held for --max-hold, and leasehold stopped the command. 71:
-the guard could not be started, or has ended. 64: wrong usage. 126: the command can't be run. 127: there is
-no such command.`,
+store is unavailable. 70: the lock was lost, or held for --max-hold, and leasehold or its guard stopped the
+command. 71: the guard could not be started, or has ended. 64: wrong usage. 126: the command can't be run.
+127: there is no such command.`,
   examples: [
     'leasehold run nightly --try --quiet -- ./backup.sh   # from cron on every machine: one does it',
     'leasehold run deploy:web --wait 10m -- make deploy   # one deploy at a time',
@@ -249,7 +249,7 @@ async function runWith(
     if (lease.signal.aborted) lost()
     else lease.signal.addEventListener('abort', lost, { once: true })
     const end = await child.ended
-    // If this process was stopped, the guard's line may be here, but not read yet.
+    // If this process was stopped, the guard's line may have arrived without being read yet.
     if (why?.isLoss) await polled()
     tell('ended', { ...end }, `the command ended: ${end.signal ?? `exit code ${end.code}`}`)
     if (why !== undefined) throw why.error
@@ -264,7 +264,7 @@ async function runWith(
   }
 }
 
-/** Resolves when the event loop has read all input that is here. */
+/** Resolves when the event loop has read all input that has arrived. */
 async function polled(): Promise<void> {
   for (let phase = 0; phase < 2; phase++) await new Promise((resolve) => setImmediate(resolve))
 }

@@ -13,7 +13,7 @@ export class StandBy {
   /** The report to send after that answer. */
   #next: string | undefined
   #tellEnding = () => {}
-  /** Resolves when the process says that it ends the command of this process, which was stopped. */
+  /** Resolves when the process says that it ends the command, because this process was stopped. */
   readonly ending = new Promise<void>((resolve) => {
     this.#tellEnding = resolve
   })

@@ -34,8 +34,8 @@ const KILLED_WITHIN = 2_000
  */
 const TELL_EVERY = 250
 /**
- * How long the successor waits for the adoption before it searches for the command's processes: as
- * a part of the time for which the lock is safe, and the least and the most, in ms. If these are
+ * How long the successor waits for the adoption before it searches for the command's processes: a
+ * part of the time for which the lock is safe, and bounds for the result in ms. If these are
  * larger, and the store is out of reach, the command's processes in other sessions get SIGTERM
  * later, and have less time to clean up. If they are smaller, a slow store answers during the
  * search, and the guard hears of the adoption after the search.
@@ -113,7 +113,7 @@ async function main(): Promise<void> {
     await hold(locks, takeover, safeUntil(takeover, safe))
   } finally {
     await locks.close()
-    // A leasehold that is stopped keeps the pipe open.
+    // While leasehold is stopped, it keeps the pipe open.
     process.stdin.destroy()
   }
 }
@@ -156,7 +156,7 @@ function isGuard(): boolean {
   return readFileSync(`/proc/${guard}/cmdline`, 'utf8').includes('leasehold-guard')
 }
 
-/** Resolves when the guard says that leasehold is stopped. A stray signal does not count. */
+/** Resolves when the guard says that leasehold is stopped. Ignores signals while leasehold runs. */
 const stopped = new Promise<{ done: true }>((resolve) => {
   process.on('SIGUSR2', () => isStopped(process.ppid) && resolve({ done: true }))
 })

@@ -22,10 +22,7 @@ export interface Takeover {
  */
 export const OVER = 'over'
 
-/**
- * The line by which the guard tells a `leasehold run` that was stopped that the guard ends the
- * command.
- */
+/** The line that the guard prints when it ends the command because leasehold was stopped. */
 export const ENDING = 'ending'
 
 /** Encodes a takeover as one line that any shell reads and prints unchanged. */
