@@ -224,7 +224,7 @@ export function timedOutError(key: string, wait: number, count: number, contenti
   return contendedError(key, count, wait > 0 ? `within ${wait} ms` : 'at once', contention, 'set a longer wait')
 }
 
-/** `remedy` says which option lets such a call succeed more often. */
+/** Makes the error of a call that found its lock held. `remedy` names the option to change. */
 function contendedError(
   key: string,
   count: number,

@@ -8,5 +8,5 @@ export const statusFor: unique symbol = Symbol('leasehold.statusFor')
  * the lock.
  */
 export const letExpire: unique symbol = Symbol('leasehold.letExpire')
-/** Rejects the adoption of this lease if it is pending and belongs to the client, which closes. */
+/** Rejects the adoption of this lease if it is pending and belongs to the client that closes. */
 export const endAdoption: unique symbol = Symbol('leasehold.endAdoption')

@@ -348,7 +348,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     else report(timeouts.guess(heldHere))
   }
 
-  /** Rejects the request. Gives up the lease that it may have got; no caller has seen that. */
+  /** Rejects the request, and gives up the lease that no caller has seen, if it got one. */
   #giveUp(makeError: () => api.LockError): void {
     this.#settlement.reject(makeError)
     // If an adoption has succeeded, cancelling it gives the lease back to its ticket.
@@ -381,7 +381,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   }
 
   [onAbort](signal: AbortSignal): void {
-    // The lease may be granted: an earlier record of the batch may have run code that aborts.
+    // The lease may be granted already: an earlier record of the batch may have run the abort.
     this.#giveUp(() => abortedError(this.#key, signal.reason))
   }
 

@@ -43,7 +43,7 @@ export class FirstWarning {
 
 /**
  * Returns the error without its key, which a visitor has sent. Loggers print the properties of a
- * warning's cause, with all characters.
+ * warning's cause, and some do not escape control characters.
  */
 function withoutKey(error: Error): Error {
   if (!isLockError(error) || error.key === undefined) return error

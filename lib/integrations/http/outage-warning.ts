@@ -15,9 +15,9 @@ const warnings = new WeakMap<api.LockClient, Map<string, FirstWarning>>()
 
 /**
  * Warns of the first request that a middleware refuses because of the store. Errors that may
- * concern one key alone have warnings of their own: a visitor may cause one, and that must not
- * silence the warning of an outage. All middlewares of one name and client have the same warnings:
- * a server may make a middleware for each request.
+ * concern one key alone have warnings of their own: a visitor may cause such an error, and it must
+ * not silence the warning of an outage. All middlewares of one name and client share their
+ * warnings: a server may make a middleware for each request.
  */
 export class OutageWarning {
   readonly #locks: api.LockClient

@@ -30,7 +30,7 @@ const MOST_KEYS = 1_000
 /** The options that both kinds of servers take. */
 type Options = RequestLockOptions & Partial<Record<(typeof OPTIONS)[number], unknown>>
 
-/** Throws unless `given` is a lock client. `caller` is the function that it was given to. */
+/** Throws unless `given` is a lock client. `caller` names the function that got it. */
 export function checkLocks(given: unknown, caller: string): asserts given is api.LockClient {
   const { withLock, inspect } = Object(given) as Partial<api.LockClient>
   const like = typeof withLock === 'function' && typeof inspect === 'function'

@@ -5,10 +5,11 @@ import { clearTimeout, setTimeout } from '../../util/real-timers'
 import { onConnectionClose } from './connection'
 
 /**
- * How often to look whether the stream of a response is closed, in ms. If this is larger, such a
- * lock is free later; if it is smaller, slow responses over HTTP/2 cost more of a processor.
+ * The time between two checks whether the stream of a response is closed, in ms. If this is larger,
+ * the lock of a stream that closed without an event is free later; if it is smaller, slow responses
+ * over HTTP/2 take more processor time.
  */
-const LOOK = 1_000
+const CHECK_EVERY = 1_000
 
 /** Tells when a response is over: it is finished, or its connection has closed. */
 export class ResponseEnd {
@@ -44,11 +45,11 @@ export class ResponseEnd {
       // If a client resets many streams of HTTP/2 at once, some close without an event.
       const { stream } = response as { stream?: Partial<ServerHttp2Stream> }
       if (stream === undefined) return
-      const look = () => {
+      const check = () => {
         if (stream.closed || stream.destroyed) end()
-        else timer = setTimeout(look, LOOK).unref()
+        else timer = setTimeout(check, CHECK_EVERY).unref()
       }
-      look()
+      check()
     })
   }
 
