@@ -84,7 +84,7 @@ pub struct AdoptedLease {
     /// The last fence that is reserved with the lease.
     pub last: Fence,
     /// The fence with which the lease was granted, if that is smaller than `first`. Otherwise the
-    /// same as `first`. Only the answer to a [move](super::Request::Move) says it.
+    /// same as `first`. Only the answer to a [move](super::Request::Move) is sure to have it.
     pub granted: Fence,
     /// Whether the lease is exclusive or shared. The limit of a shared lease is `u32::MAX` if the
     /// store does not know it.
@@ -109,8 +109,9 @@ impl AdoptedLease {
     /// lease of the ticket has then passed to another adopter. After that, an acquire that was sent
     /// before the lease was detached arrived late, and got a new lease for the same token.
     ///
-    /// The first fence can't serve for that: the process that detaches the lease may have reserved
-    /// more fences, for its next waiter, and the lease has no note where the claim came first.
+    /// If the lease has no note, `first` can't show that. The process that detached the lease may
+    /// have reserved more fences for its next waiter, so `first` may be larger than `said`. Then
+    /// the fence of the grant decides.
     pub fn is_of_ticket(&self, said: Fence) -> bool {
         self.ttl.is_some() || self.granted <= said
     }

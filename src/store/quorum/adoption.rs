@@ -221,8 +221,9 @@ impl AdoptionAttempt {
     }
 
     /// Returns true if the adopter has the lease, and a node that answered the claim late with
-    /// `answer` still has to carry out the second round. Without it, the node would have the
-    /// adopter's token, but the former holder's name and the end of the ticket.
+    /// `answer` still has to carry out the second round. The node then counts as asked. Without the
+    /// second round, it would have the adopter's token, but the former holder's name and the end of
+    /// the ticket.
     pub fn confirms_late(&mut self, now: Instant, node: usize, answer: &Answer) -> bool {
         let is_late = self.stage == AdoptionStage::Over(AdoptionEnd::Won)
             && now < self.deadline

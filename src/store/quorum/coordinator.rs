@@ -358,8 +358,8 @@ fn said(answer: &Answer) -> MoveResult {
 }
 
 /// Returns true if a release or a move with that answer may not have been carried out, and has to
-/// be repeated. `lives` says that its lease may still live at the node: then even a refusal, as for
-/// missing rights, is repeated.
+/// be repeated. `lives` says that the lease may still live at the node. Then the request has to be
+/// repeated even after a refusal, for example for missing rights.
 fn is_pending(answer: &Answer, lives: bool) -> bool {
     answer.as_ref().is_err_and(|error| lives || error.kind.is_transient() || error.maybe_done)
 }

@@ -38,9 +38,9 @@ pub struct EndedLease {
     pub ticket: Option<(Token, u64)>,
     /// The nodes that granted or last renewed the lease, as bits.
     pub nodes: u64,
-    /// The time until which its holder may have used it.
+    /// The time until which its holder may have used the lease.
     pub valid_until: Instant,
-    /// The latest time at which it would have ended at these nodes by its ttl.
+    /// The latest time at which the lease would have ended at these nodes by its ttl.
     pub until: Instant,
 }
 
@@ -90,7 +90,8 @@ impl TrackedLease {
 #[derive(Default)]
 pub struct LeaseNodes {
     leases: FxHashMap<Token, TrackedLease>,
-    /// The tokens of adopted leases. They stay tracked until [`LeaseNodes::ended`] returns them.
+    /// The tokens of adopted leases. These leases stay tracked after their end, so that
+    /// [`LeaseNodes::ended`] returns them.
     adopted: FxHashSet<Token>,
     /// The number of leases at which expired ones are removed next.
     prune_at: usize,
@@ -202,14 +203,14 @@ impl LeaseNodes {
         Some(EndedLease { key: terms.key, token, repaired, ticket, nodes, valid_until, until })
     }
 
-    /// Notes that the lease of `token` is asked to be detached. Even if the answer fails, the nodes
-    /// may have done so. So the lease does not count as adopted any more.
+    /// Notes that the process has asked the nodes to detach the lease of `token`. The nodes may
+    /// detach the lease even if the request fails, so the lease no longer counts as adopted.
     pub fn detaching(&mut self, token: Token) {
         self.adopted.remove(&token);
     }
 
-    /// Returns the adopted leases that have ended without a release. They stay tracked until they
-    /// are forgotten.
+    /// Returns the adopted leases that have ended without a release. The caller has to
+    /// [forget](LeaseNodes::forget) them: until then, they stay tracked.
     pub fn ended(&self, now: Instant) -> Vec<Token> {
         let mut ended: Vec<Token> =
             self.adopted_ends().filter(|(_, ends)| *ends <= now).map(|(token, _)| token).collect();
@@ -243,8 +244,9 @@ impl LeaseNodes {
         (missing, all)
     }
 
-    /// Notes that `node` has lost its leases, and forgets each lease that fewer than `enough` nodes
-    /// still back. Returns true if there was one.
+    /// Notes that `node` has lost its leases. Each lease that fewer than `enough` nodes still back
+    /// is lost: an adopted lease ends for its holder, and any other is forgotten. Returns true if a
+    /// lease was lost that its holder could still use.
     pub fn lost(&mut self, now: Instant, node: usize, enough: usize) -> bool {
         let (mut any, adopted) = (false, &self.adopted);
         self.leases.retain(|token, tracked| {

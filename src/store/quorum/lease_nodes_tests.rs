@@ -42,7 +42,7 @@ fn only_the_last_renewal_counts() {
 }
 
 #[test]
-fn a_lease_that_ended_or_ran_out_is_none_to_lose() {
+fn a_lease_that_ended_or_ran_out_can_not_be_lost() {
     let (mut lease_nodes, [one, other]) = (LeaseNodes::default(), [Token::random(), Token::random()]);
     grant(&mut lease_nodes, 0, one, 0b011);
     grant(&mut lease_nodes, 0, other, 0b011);
@@ -123,7 +123,7 @@ fn an_adopted_lease_that_was_lost_with_a_node_still_ends() {
 }
 
 #[test]
-fn a_lease_that_may_be_detached_is_none_to_end() {
+fn a_lease_that_may_be_detached_is_not_ended() {
     let (mut lease_nodes, token) = (LeaseNodes::default(), Token::random());
     let adopted = LeaseTerms { ticket: Some(Token::random()), ..terms() };
     lease_nodes.granted(at(0), token, agreement(at(0), 1, 0b011), adopted);

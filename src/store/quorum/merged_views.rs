@@ -18,8 +18,8 @@ pub struct Counts {
 /// Returns what most nodes say of a lock. Nodes agree if they show the same last fence with the
 /// same mark. A node that has not accepted the fence shows another fence. A node that has not
 /// heard of an adoption yet shows the mark of the ticket. If two answers are equally common,
-/// returns the one with the larger fence. Among nodes that agree, most show the adopter's name: a
-/// node that only moved the lease to the adopter still shows the former name.
+/// returns the one with the larger fence. Among nodes that agree, the most common name counts: a
+/// node that only moved the lease to the adopter still shows the former holder's name.
 fn most_common<'a>(said: impl Iterator<Item = &'a LockInfo>) -> Option<&'a LockInfo> {
     let last = |info: &LockInfo| info.leases.iter().map(|lease| (lease.fence, lease.mark)).max();
     let said: Vec<&LockInfo> = said.collect();

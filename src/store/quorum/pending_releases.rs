@@ -62,7 +62,7 @@ pub struct TokenChange {
     /// little later.
     pub ticket: bool,
     /// When the released lease, or the ticket `to`, ends at the node; `None` if that is not known.
-    /// A change that the node refuses is repeated until then.
+    /// If the node refuses the change, the change is repeated until then.
     pub ends: Option<Instant>,
 }
 
@@ -244,7 +244,7 @@ impl PendingReleases {
     }
 
     /// Returns for each change that is on its way to `node` whether its lease may still live there
-    /// at `now`. A refusal does not end such a change.
+    /// at `now`. If it may, the change is repeated even after a refusal.
     pub fn live(&self, now: Instant, node: usize) -> Vec<bool> {
         let in_flight = &self.nodes[node].in_flight;
         in_flight.iter().map(|pending| pending.change.ends.is_some_and(|ends| now < ends)).collect()

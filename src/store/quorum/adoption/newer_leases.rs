@@ -16,12 +16,12 @@
 //!
 //! **Why honest adoptions succeed.** A lease is detached when most nodes have a note, and a node
 //! with a note always counts. A node that the detachment did not reach counts if it accepted the
-//! fence of the lease, or granted the lease with a smaller fence. It still does if the process has
-//! reserved more fences since, for its next waiter: the fence of the grant counts. So does a node
-//! whose lease an earlier version of leasehold detached without a note. The other nodes granted the
-//! lease with a larger fence, and have not heard of the fence that the quorum decided on. They
-//! answer like a node with a newer lease, so they do not count. `coordinator/detaching.rs`
-//! describes why a detached lease seldom has such a node.
+//! fence of the lease, or granted the lease with a smaller fence. If the process has since reserved
+//! more fences for its next waiter, that node still counts, because the fence of the grant decides.
+//! A node whose lease an earlier version of leasehold detached without a note counts, too. The
+//! other nodes granted the lease with a larger fence, and have not heard of the fence that the
+//! quorum decided on. They answer like a node with a newer lease, so they do not count.
+//! `coordinator/detaching.rs` describes why a detached lease seldom has such a node.
 //!
 //! **Why nodes without a note count although others have one.** An adopter may claim a node before
 //! the detachment reaches it: a detachment succeeds as soon as most nodes have answered. If such

@@ -102,7 +102,7 @@ fn a_node_that_answers_the_claim_late_gets_the_name_and_the_ttl_of_the_adopter()
 }
 
 #[test]
-fn a_node_that_answers_the_claim_late_goes_the_way_of_the_adopter() {
+fn a_node_that_answers_the_claim_late_is_released_or_given_back_like_the_others() {
     let far = |_, node| if node == 2 { 20_000 } else { 500 };
     // n2 answers the claim after 40 ms, and carries the second round out after 60 ms.
     for after in [0, 30, 45, 70, 90] {

@@ -20,8 +20,8 @@ pub struct PendingRequest {
     pub held: bool,
     /// True if the request is a renewal that most nodes have carried out in time for the holder.
     pub is_renewed: bool,
-    /// When the lease that the request releases would have ended by its ttl; `None` if that is not
-    /// known.
+    /// If the request is a release, when its lease would have ended by its ttl; `None` if that is
+    /// not known.
     pub lease_ends: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! Tests releases that some nodes refuse, or at which the lease is missing.
+//! Tests releases that some nodes refuse, and releases of a lease that some nodes lack.
 
 use super::adopting_tests::{TestNetwork, adopt, give_back};
 use super::*;
@@ -86,7 +86,7 @@ fn a_denied_release_of_a_token_without_a_lease_is_not_repeated() {
 }
 
 #[test]
-fn a_node_that_denies_to_take_a_ticket_back_is_asked_again_until_the_ticket_has_ended() {
+fn a_node_that_refuses_to_take_a_ticket_back_is_asked_again_until_the_ticket_has_ended() {
     let (mut network, ticket, adopter) =
         (TestNetwork::new(1, 3, |_, _| 1_000), Token::random(), Token::random());
     network.grant(ticket, Mode::Exclusive);

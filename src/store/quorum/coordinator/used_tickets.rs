@@ -37,12 +37,13 @@
 //! go only to nodes that did not confirm the adopter, so most nodes have the ticket even before
 //! that.
 //!
-//! **Why an adopted lease that has ended is released.** A node keeps the end of the ticket for an
-//! adopter, because the adopter's process may give the lease back to it. So if all renewals fail,
-//! the lease ends for its holder after its ttl, but the nodes would keep the lock until the ticket
-//! ends. The quorum then releases the lease as soon as it would have ended without the ticket. It
-//! does not do so earlier, because the former holder's work may still run. It also does not do so
-//! once the process has asked to detach the lease: the lease may then be the next ticket.
+//! **Why an adopted lease that has ended is released.** A node keeps an adopter's lease at least
+//! until the end of the ticket, because the adopter's process may give the lease back to the
+//! ticket. So if all renewals fail, the lease ends for its holder after its ttl, but the nodes
+//! would keep the lock until the ticket ends. The quorum therefore releases the lease when it would
+//! have ended without the ticket. An earlier release would be wrong, because the former holder's
+//! work may still run. If the process has asked to detach the lease, the quorum does not release
+//! it, because the lease may be the next ticket by then.
 //!
 //! **What is left.** If an adopter dies after a minority of the nodes has confirmed it, its own
 //! token stays there. A node can't distinguish that token from the token of another client, so the
@@ -69,7 +70,7 @@ impl Coordinator {
         }
     }
 
-    /// Releases the adopted leases that have ended although no client released them.
+    /// Releases the adopted leases that have ended without a release.
     pub(super) fn end_adopted_leases(&mut self, now: Instant) {
         for token in self.lease_nodes.ended(now) {
             if mutants::is(Mutant::TicketKeptAfterRelease) {

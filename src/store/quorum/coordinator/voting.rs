@@ -14,7 +14,7 @@ impl Coordinator {
         pending.vote_round.awaited -= 1;
         match &pending.vote_round.request {
             Request::Release { key, token, .. } => {
-                // A node keeps the end of the ticket for an adopter.
+                // A node keeps an adopter's lease at least until the end of the ticket.
                 let ends = pending.lease_ends.max(self.ticket_ends.of(*token, node));
                 let failed = is_pending(&answer, ends.is_some_and(|ends| now < ends));
                 self.pending_releases.released(now, node, key, *token, failed, ends);

@@ -16,11 +16,11 @@
 --
 -- Answers one value for each lock: if the adopter (or the further token) has the lease, a list of
 -- its first fence, the last fence that is reserved with it, 1 if it is shared and else 0, and the
--- ttl in its note or 0. A move adds the fence with which the lease was granted if that is smaller
--- than the first one, or else the first one; and the ms for which the lease still lives, or -1 if
--- the further token has the lease. Otherwise 0 if no token holds the lock, -1 if another token
--- holds it, or the server's error. If another adopter claims the lease, a move answers that
--- adopter's claim.
+-- ttl in its note or 0. A move adds two values: the smaller one of the first fence and the fence
+-- with which the lease was granted, and the ms for which the lease still lives, or -1 if the
+-- further token has the lease. Otherwise 0 if no token holds the lock, -1 if another token holds
+-- it, or the server's error. If another adopter claims the lease, a move answers that adopter's
+-- claim.
 local count = #KEYS / 2
 local time = redis.call('TIME')
 local rules = (function(now_us)
