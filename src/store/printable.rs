@@ -8,7 +8,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Returns the same text, escaped as [`printable`] does it.
+/// Returns the whole of `text`, escaped as [`printable`] does it.
 pub fn printable_message(text: impl Into<Arc<str>>) -> Arc<str> {
     let text = text.into();
     if text.chars().any(is_control) { printable(&text, usize::MAX).into() } else { text }

@@ -114,8 +114,8 @@ pub fn other_owner(found: &Metadata) -> Option<u32> {
 ///
 /// - everybody may write it, and it is empty or everybody may write the directory of `path` or of
 ///   `real`; or
-/// - everybody may write its directory, and it is not shared with a group of this process, or its
-///   group is that of the directory, which new files there may get by themselves.
+/// - everybody may write its directory, and the file is not shared with a group of this process. A
+///   group that is also the directory's does not count: a new file may get that group by itself.
 pub fn check_planted(path: &Path, real: &Path, database: Option<&Metadata>) -> io::Result<()> {
     let Some(database) = database else { return Ok(()) };
     let owner = database.uid();

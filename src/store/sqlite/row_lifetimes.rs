@@ -64,8 +64,8 @@ pub enum RowStatus {
     /// The row counts until its time is over.
     Lives,
     /// The row's process lives, and its boot looks like another one: a second kernel may use the
-    /// same file. Its clock can't be read here, so each read of the row counts it for a whole ttl
-    /// from then on.
+    /// same file. Its clock can't be read here, so the row counts for its whole ttl after each time
+    /// that it is read.
     Believed,
     /// The row has outlived its boot. It ends at that instant of this boot's clock, and has to be
     /// rewritten with it.

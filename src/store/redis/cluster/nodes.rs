@@ -274,9 +274,9 @@ impl Nodes {
         news
     }
 
-    /// Closes the connections to nodes that are neither in the map nor in the URL. Without this, a
-    /// node that redirects requests to ever other places, and never answers with a map, would cost
-    /// ever more connections.
+    /// Closes the connections to nodes that are neither in the map nor in the URL. Otherwise, a
+    /// node that redirects each request to another place, and never answers with a map, would cost
+    /// more and more connections.
     fn close_strangers(&self) {
         let map = self.map.borrow();
         let mut known: FxHashSet<NodeAddress> = map.masters().map(|(place, _)| place.clone()).collect();

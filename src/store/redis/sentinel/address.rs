@@ -67,8 +67,8 @@ pub fn parse_sentinels(rest: &str, secure: bool, access: &Access) -> Result<Redi
     for node in &mut nodes {
         node.secrets = secrets.clone();
     }
-    // Sentinels name the hosts of the master. The server at the master's port of the first
-    // sentinel's host may be another store.
+    // Sentinels say which host the master has, so its lookups count towards a sentinel's limit. The
+    // server at the master's port of the first sentinel's host may belong to another store.
     let lookups = nodes[0].lookups.clone();
     let endpoint = Endpoint::Master(Arc::new(Sentinels { nodes, master: name }));
     Ok(RedisAddress { endpoint, secrets, lookups, ..master })

@@ -52,8 +52,8 @@ impl SentinelList {
     }
 
     /// Puts a sentinel that another one has told of on the list. Returns `None` if the list has it
-    /// already, or if the list is full and all sentinels on it may still be heard, or the last
-    /// replacement was too short a time ago.
+    /// already. If the list is full, also returns `None` if all sentinels on it may still be heard,
+    /// or if the last replacement was less than [`REPLACE_AFTER`] ago.
     pub fn admit(&mut self, node: &RedisAddress, now: Instant) -> Option<AdmittedSentinel> {
         if self.sentinels.iter().any(|known| known.node.endpoint == node.endpoint) {
             return None;
