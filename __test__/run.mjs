@@ -10,12 +10,12 @@
 //
 // LEASEHOLD_TEST_STORES=memory,sqlite   only these stores
 // LEASEHOLD_TEST_SECONDS=60             how long tests that count turns or break servers run
-//                                       (default 4 to 10; 60 for ticks)
+//                                       (default 1 to 5; 60 for ticks)
 // LEASEHOLD_TEST_REPEAT=50              how often the crashes are repeated (default 5)
 // LEASEHOLD_TEST_SEED=1                 repeats their random kills, and the faults of chaos/
 //                                       (a failing test prints its seed)
-// LEASEHOLD_TEST_LONG=1                 tests of processes over more stores, and more leases in
-//                                       chaos/soak
+// LEASEHOLD_TEST_LONG=1                 runs tests of processes on more stores, and chaos/soak with
+//                                       more leases
 // LEASEHOLD_FUZZ_CASES=100000           how many inputs each fuzz target tries
 // REDIS_SERVER=/path/to/redis-server    the server to test with
 // CHROMIUM=/path/to/chromium            the browser to test the examples and the site with

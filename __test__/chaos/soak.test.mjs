@@ -5,7 +5,10 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { soakThroughFaults } from '../support/chaos/soak.mjs'
 
-/** A short run can't see a small leak of memory, because memory still grows for other reasons. */
+/**
+ * The arguments of the run. A short run can't see a small leak of memory, because memory still
+ * grows for other reasons.
+ */
 const RUN = process.env.LEASEHOLD_TEST_LONG
   ? { leases: 400_000, warmUp: 600_000, rss: 12 }
   : { leases: 80_000, warmUp: 80_000, rss: 30 }

@@ -98,7 +98,7 @@ describe('closeServer()', { timeout: 60_000 }, () => {
     assert.equal(answers(), 2)
   })
 
-  test('directly before or after listen(), the set gets the first connection, and too late it does not', async (t) => {
+  test('a set that is made directly before or after listen() gets the first connection, and a later set does not', async (t) => {
     for (const [when, size] of [
       ['before', 1],
       ['after', 1],

@@ -88,7 +88,7 @@ test('the lock is free if the stream closes without an event', { timeout: 60_000
   const form = lockRequest(locks, { key: () => KEY })
   const session = await startSession(t, (request, response) =>
     form(request, response, () => {
-      // As Node leaves some streams of a client that resets many at once.
+      // Node leaves some streams in this state if a client resets many at once.
       response.stream.removeAllListeners()
       streams.push(response.stream)
     }),

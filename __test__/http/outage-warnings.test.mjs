@@ -64,7 +64,7 @@ for (const [name, start] of Object.entries(middlewares)) {
     }
   })
 
-  test(`${name} warns of an outage although data of something else lay under a visitor's key`, { skip }, async (t) => {
+  test(`${name} warns of an outage although a visitor's key met data of another program`, { skip }, async (t) => {
     const server = await startRedis(t)
     const command = await server.command()
     await command('ZADD', 'lock:board\u202e', '1', 'x')

@@ -25,7 +25,7 @@ const own = ownPlatform()
 /** Returns dependencies with the versions that the other tests use. */
 const asHere = (...names) => Object.fromEntries(names.map((name) => [name, manifest.devDependencies[name]]))
 
-/** The projects, with the programs of each: a folder of install/ is a folder of its project. */
+/** The projects. A program is a folder of install/, and becomes a folder of its project. */
 const PROJECTS = {
   bare: { programs: ['commonjs', 'command', 'esmodule'], dependencies: {} },
   typed: {

@@ -51,7 +51,7 @@ describe('docs/observability.md', () => {
   })
 
   const allBlocks = [...guide.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code)
-  /** A whole program begins with its name. */
+  /** Returns the name of a whole program, which is its first line; `undefined` for other blocks. */
   const nameOf = (code) => /^\/\/ (\w+\.mjs)\n/.exec(code)?.[1]
   const programs = new Map(allBlocks.map((code) => [nameOf(code), code]))
   const blocks = allBlocks.filter((code) => nameOf(code) === undefined)
@@ -78,7 +78,7 @@ describe('docs/observability.md', () => {
     return child
   }
 
-  test('spans.mjs prints the spans of a lock, as children of the caller, and ends', async (t) => {
+  test("spans.mjs prints the spans of a lock, as children of the caller's span, and ends", async (t) => {
     const child = start(t, 'spans.mjs')
     const [printed, [code]] = await within('the end', Promise.all([text(child.stdout), once(child, 'exit')]), 30_000)
     assert.equal(code, 0)

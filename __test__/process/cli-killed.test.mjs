@@ -16,7 +16,7 @@ const KILLED_AT = fileURLToPath(new URL('fixtures/killed-at.cjs', import.meta.ur
 const COMMAND = ['sh', '-c', 'echo runs as $$; while :; do sleep 0.05; done']
 /** How long the shells and their sleep may take to end, in ms. */
 const END = 30_000
-/** How many runs are killed after some time. */
+/** How many runs are killed, each after a different time. */
 const RUNS = 16
 
 function starting(t, env = {}) {
@@ -43,7 +43,7 @@ async function nothingIsLeft(running, what) {
   }
 }
 
-/** Calls `check` with each of `items`, with two at a time. Returns the results in their order. */
+/** Calls `check` with each of `items`, two at a time. Returns the results in the same order. */
 async function inPairs(items, check) {
   const results = []
   const next = [...items].entries()

@@ -139,7 +139,7 @@ describe('the guard of leasehold run', { timeout: 120_000, skip: process.platfor
         })
         await until('the command to run', () => said.includes('ready'))
         const options = { script: SCRIPT, safe: safeFor(3_000), ttl: TTL, successor: HANGS_SILENTLY, env: process.env }
-        // The parent of the guard stands for leasehold. Its input is that of the guard.
+        // The parent of the guard takes the place of leasehold. It passes its input to the guard.
         const words = ['-c', '"$@" <&3 3<&- & exec 3<&-; wait', 'sh', ...shell]
         const running = startGuard(t, ['/bin/sh', ...words], target, options, ['ignore', 'pipe', 'inherit', 'pipe'])
         let answers = ''
@@ -148,7 +148,7 @@ describe('the guard of leasehold run', { timeout: 120_000, skip: process.platfor
         })
         await until('the guard to watch', () => answers === 'watching\n')
         running.kill('SIGSTOP')
-        // A report renews the lock until then: the guard must not act before.
+        // This report says that the lock was renewed. The guard must not act on the earlier time.
         running.stdio[3].write(`${safeFor(5_000)}\n`)
         const start = now()
         await once(target, 'close')

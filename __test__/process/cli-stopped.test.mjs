@@ -1,5 +1,5 @@
-// `leasehold run` is stopped (SIGSTOP), and not killed. Its guard ends the command before another
-// one can get the lock.
+// Stops `leasehold run` (SIGSTOP) without killing it. The guard ends the command before another
+// command can get the lock.
 
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
@@ -17,7 +17,7 @@ const GUARD_STOPPED_IT = /^leasehold: leasehold was stopped \(SIGSTOP\).* "k".*t
 
 const childOf = (pid, text) => processes().find(({ parent, args }) => parent === pid && args.includes(text))
 
-/** Contends for a lock in a file, which the guard may use until the test is over. */
+/** Contends for a lock in a file. The file stays until the guard has ended. */
 async function contend(t, options) {
   const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
   const contended = await contendFor(t, store, 'k', options)
@@ -29,7 +29,7 @@ async function contend(t, options) {
   return { ...contended, guard }
 }
 
-/** Asserts that `leasehold run`, which was stopped, ends as after a loss when it continues. */
+/** Lets the stopped `leasehold run` continue. Asserts that it ends as after a loss. */
 async function assertContinued({ first }, message) {
   assert.equal(isThere(first.pid), true)
   first.signal('SIGCONT')
@@ -80,7 +80,7 @@ describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, (
     for (const stopped of [pid, first.pid]) process.kill(stopped, 'SIGSTOP')
     assert.equal((await second.ended).code, 0)
     assert.equal(journal.count('first', 'clean'), 0)
-    // Long enough for the guard to look again.
+    // In this time, the guard checks the command again.
     await sleep(1_500)
     for (const stopped of [first.pid, pid]) process.kill(stopped, 'SIGCONT')
     const { code, stderr } = await first.ended

@@ -116,7 +116,7 @@ describe('leasehold run, killed', { skip, timeout: 240_000, concurrency: 2 }, ()
   }
 
   test('after one failed renewal, a process in another session has time to clean up', async (t) => {
-    // A machine with a high load takes some of the time that the process has: about 1 s.
+    // The process has about 1 s. On a machine with a high load, it has less.
     const clean = 100
     const { relay, contended, remaining } = await contendThroughRelay(t, 4_000, { clean, wrap: SETSID })
     // The lock was safe until 2.7 s after the acquire. A successor that knew of no renewal would

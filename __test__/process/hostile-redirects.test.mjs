@@ -1,4 +1,5 @@
-// A node of a cluster that redirects each request to another place, and has no map of the slots.
+// Checks what a hostile node of a cluster costs. It redirects each request to another place, and
+// has no map of the slots.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -30,8 +31,8 @@ function slotOf(key) {
 }
 
 /**
- * Returns a map that has no room for another master. Only one of them has slots, so the client asks
- * few nodes for the next map.
+ * Returns a map that has no room for another master. Only one of its masters has slots, so the
+ * client asks few nodes for the next map.
  */
 function fullMap(port) {
   const range = (first, last, host) => list(`:${first}\r\n`, `:${last}\r\n`, list(bulk(host), `:${port}\r\n`))
@@ -40,7 +41,7 @@ function fullMap(port) {
 }
 
 describe('hostile redirects', { skip: !storeNames.includes('redis'), timeout: 60_000 }, () => {
-  test('a cluster node that redirects requests to ever other places does not cost ever more connections', async (t) => {
+  test('a cluster node that redirects each request to another place does not cost more and more connections', async (t) => {
     const sockets = new Set()
     let [maps, redirects, most, elsewhere] = [0, 0, 0, 0]
     const says = {

@@ -35,8 +35,8 @@ export async function openPage(t, url, prepare = () => {}) {
 }
 
 /**
- * Resolves when `isSo(argument)` is true in the page. Playwright would evaluate it in each frame,
- * and so make the page draw 60 frames a second.
+ * Resolves when `isSo(argument)` is true in the page. Without `polling`, Playwright would call
+ * `isSo` in each animation frame, and the page would draw 60 frames a second.
  */
 export const becomes = (page, isSo, argument) => page.waitForFunction(isSo, argument, { polling: 50 })
 

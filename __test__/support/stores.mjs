@@ -31,8 +31,8 @@ export const storeNames = given ?? allStoreNames.filter((name) => name !== 'redi
 export const sharedStoreNames = storeNames.filter((name) => name !== 'memory')
 
 /**
- * The stores of tests that start many processes and are about these processes. One store shows the
- * same as several. `--long` takes all that processes can share.
+ * The stores for tests of many processes. These tests are about the processes, so one store is
+ * enough. With `--long`, they run on all stores that processes can share.
  */
 export const processStoreNames = process.env.LEASEHOLD_TEST_LONG ? sharedStoreNames : sharedStoreNames.slice(0, 1)
 

@@ -62,11 +62,11 @@ async function use(child, nodes, random, leases) {
 }
 
 /**
- * Acquires and releases `leases` of a Redis, or of a quorum of `masters`, under faults. V8 and the
- * allocator take 20 MB more in the first half of a million leases, and then no more: so `warmUp`
- * leases come before the first measurement, and `rss` is how many MB more of memory the process may
- * have after the second. Returns { rows: { before, after
- * }, grown: the names of what has grown too much, faults, seconds }.
+ * Acquires and releases `leases` of a Redis, or of a quorum of `masters`, under faults. Before the
+ * first measurement, it acquires and releases `warmUp` leases: V8 and the allocator take 20 MB more
+ * in the first half of a million leases, and then no more. At the second measurement, the process
+ * may have `rss` MB more of memory. Returns { rows: { before, after }, grown: the names of what has
+ * grown too much, faults, seconds }.
  */
 export async function soakThroughFaults(t, { leases, warmUp = 600_000, rss = 12, masters = 1 }) {
   const random = randomFrom(t)

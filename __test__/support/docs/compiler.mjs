@@ -66,7 +66,7 @@ export const NEWEST_NODE = join(ROOT, 'node_modules', '@types-latest')
  * folder `node`.
  */
 export function mistakes(blocks, node) {
-  // Within the checkout, the modules find its packages, and the package itself by its name.
+  // Within the checkout, the modules find its packages, and can import leasehold by its name.
   mkdirSync(join(ROOT, 'target'), { recursive: true })
   const folder = mkdtempSync(join(ROOT, 'target', 'blocks-'))
   try {
