@@ -7,11 +7,11 @@
 
 mod actor;
 mod checker;
+mod mutants;
 mod world;
-mod wrong_variants;
 
+use mutants::Mutant;
 use world::World;
-use wrong_variants::WrongVariant;
 
 /// The number of schedules unless the environment sets another. They take some seconds in a debug
 /// build.
@@ -46,9 +46,9 @@ fn no_schedule_breaks_a_rule_or_forgets_a_waiter() {
 
 /// Shows that the checker finds mistakes.
 #[test]
-fn every_wrong_variant_is_found() {
-    for wrong_variant in WrongVariant::ALL {
-        let found = (0..200).filter(|seed| World::new(*seed, Some(wrong_variant)).run().is_err()).count();
-        assert!(found > 20, "{wrong_variant:?} was found in {found} of 200 schedules");
+fn every_mutant_is_found() {
+    for mutant in Mutant::ALL {
+        let found = (0..200).filter(|seed| World::new(*seed, Some(mutant)).run().is_err()).count();
+        assert!(found > 20, "{mutant:?} was found in {found} of 200 schedules");
     }
 }

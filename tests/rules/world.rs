@@ -11,7 +11,7 @@ use leasehold::store::{Absence, Reply, Request};
 
 use crate::actor::{Actor, Goal, modes};
 use crate::checker::{CheckResult, Checker, Operation, fits, require};
-use crate::wrong_variants::WrongVariant;
+use crate::mutants::Mutant;
 
 /// After the trouble, the lock must serve all waiters within this simulated time.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -87,13 +87,13 @@ pub struct World {
     events: HashMap<u64, Event>,
     serial: u64,
     trouble_until: Instant,
-    wrong_variant: Option<WrongVariant>,
+    mutant: Option<Mutant>,
     strike_at: Instant,
     seen: Seen,
 }
 
 impl World {
-    pub fn new(seed: u64, wrong_variant: Option<WrongVariant>) -> Self {
+    pub fn new(seed: u64, mutant: Option<Mutant>) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let now = Instant::from_micros(1_000_000_000);
         let trouble = Duration::from_millis(rng.u64(500..6_000));
@@ -111,7 +111,7 @@ impl World {
             events: HashMap::new(),
             serial: 0,
             trouble_until: now + trouble,
-            wrong_variant,
+            mutant,
             strike_at: now + trouble / 2,
             seen: Seen::default(),
             rng,
@@ -270,10 +270,10 @@ impl World {
         let now = self.now;
         let (mut handed, mut reserved) = (Vec::new(), Vec::new());
         let struck = now >= self.strike_at;
-        if let Some(wrong_variant) = self.wrong_variant.filter(|_| struck) {
-            wrong_variant.strike(&mut self.lock, now);
+        if let Some(mutant) = self.mutant.filter(|_| struck) {
+            mutant.strike(&mut self.lock, now);
         }
-        let back = u64::from(struck && self.wrong_variant == Some(WrongVariant::RepeatFence));
+        let back = u64::from(struck && self.mutant == Some(Mutant::RepeatFence));
         let floor = Cell::from_mut(&mut self.floor);
         let mut fences = |after: Fence, count: u32| {
             let first = Fence((floor.get().max(after).0 + 1 - back).max(1));
@@ -281,7 +281,7 @@ impl World {
             first
         };
         let mut hand = |waiting: &Waiting, fence: Option<Fence>| handed.push((waiting.token, fence));
-        let lazy = struck && self.wrong_variant == Some(WrongVariant::ForgetEndedFences);
+        let lazy = struck && self.mutant == Some(Mutant::ForgetEndedFences);
         let mut raise = |fence: Fence| floor.set(if lazy { floor.get() } else { floor.get().max(fence) });
         let mut context = RuleContext { now, fences: &mut fences, raise: &mut raise, handed: &mut hand };
         let lock = &mut self.lock;
@@ -304,7 +304,7 @@ impl World {
                 unreachable!("no actor sends such requests")
             }
         };
-        if struck && self.wrong_variant == Some(WrongVariant::NoNotice) {
+        if struck && self.mutant == Some(Mutant::NoNotice) {
             handed.clear();
         }
         self.seen.requests += 1;

@@ -90,7 +90,7 @@ fn found(wrong: Wrong) -> Option<(u64, About)> {
 }
 
 #[test]
-fn every_wrong_variant_is_found() {
+fn every_mutant_is_found() {
     let only = std::env::var("LEASEHOLD_MUTANT").unwrap_or_default();
     let all = Mutant::ALL.map(Wrong::Rules).into_iter().chain([Wrong::EarlyReturn]);
     let wrong: Vec<Wrong> = all.filter(|wrong| format!("{wrong:?}").contains(&only)).collect();

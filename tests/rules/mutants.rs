@@ -1,4 +1,4 @@
-//! Breaks a lock on purpose, each wrong variant in its own way.
+//! Breaks a lock on purpose, each mutant in its own way.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use leasehold::lease::{Fence, Instant, Mode};
 use leasehold::store::rules::{Held, Lock};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WrongVariant {
+pub enum Mutant {
     /// The first two waiters in the queue are swapped.
     SwapWaiters,
     /// The last waiter in the queue is removed.
@@ -27,8 +27,8 @@ pub enum WrongVariant {
     ChangeFence,
 }
 
-impl WrongVariant {
-    pub const ALL: [WrongVariant; 9] = [
+impl Mutant {
+    pub const ALL: [Mutant; 9] = [
         Self::SwapWaiters,
         Self::ForgetWaiter,
         Self::ForgetLease,
