@@ -9,6 +9,7 @@ import { named, timeout } from '../support/time-outs.mjs'
 
 const LONGER = '. Try again later, or set a longer wait'
 const MORE_RETRIES = '. Try again later, or allow more retries'
+const OWN = '. Use the lease if this code has it; otherwise try again later, or '
 
 /** Matches a message. `…` stands for a time. */
 const message = (text) =>
@@ -50,7 +51,7 @@ overStores(
         const error = await timeout(Promise.reject(reason))
         const words = `could not acquire "${key}" within 300 ms: held by this client ("web-1")`
         // On a busy machine, the store may reply too late with the time.
-        const [untimed, timed] = ['', ' for …'].map((time) => message(`${words}${time}${LONGER}`))
+        const [untimed, timed] = ['', ' for …'].map((time) => message(`${words}${time}${OWN}set a longer wait`))
         assert.ok(untimed.test(error.message) || timed.test(error.message), error.message)
         assert.equal(error.holder, 'web-1')
       }
@@ -63,10 +64,10 @@ overStores(
       await locks.withLock(key, async () => {
         const waited = await timeout(locks.acquire(key, { wait: 100 }))
         assert.ok(waited.message.startsWith(`could not acquire "${key}" within 100 ms: ${words}`), waited.message)
-        assert.ok(waited.message.endsWith(`${LONGER}`), waited.message)
+        assert.ok(waited.message.endsWith(`${OWN}set a longer wait`), waited.message)
         const retried = await timeout(locks.acquire(key, { retry: { retries: 1, minDelay: 5 } }))
         assert.ok(retried.message.startsWith(`could not acquire "${key}" in 2 tries: ${words}`), retried.message)
-        assert.ok(retried.message.endsWith(`${MORE_RETRIES}`), retried.message)
+        assert.ok(retried.message.endsWith(`${OWN}allow more retries`), retried.message)
       })
     })
 
@@ -174,7 +175,10 @@ overStores(
       await sleep(20)
       const error = await named(() => two.acquire({ wait: 50 }))
       const names = '"web-1" for …, this client ("web-2") 3 times for up to …, "web-3" for … and 2 more'
-      assert.match(error.message, message(`could not acquire "${key}" within 50 ms: held by ${names}${LONGER}`))
+      assert.match(
+        error.message,
+        message(`could not acquire "${key}" within 50 ms: held by ${names}${OWN}set a longer wait`),
+      )
       assert.deepEqual([error.holder, error.waiters], ['web-1', 0])
       assert.ok(error.heldFor >= 68 && error.heldFor <= now() - began + 2, `${error.heldFor} ms`)
       const waiting = three.acquire({ wait: 60_000 })
@@ -242,7 +246,10 @@ overStores(
       }
       // The client knows its own leases without the store.
       const own = await timeout(a.acquire(key, { wait: 0 }))
-      assert.equal(own.message, `could not acquire "${key}" at once: held by this client ("web-1")${LONGER}`)
+      assert.equal(
+        own.message,
+        `could not acquire "${key}" at once: held by this client ("web-1")${OWN}set a longer wait`,
+      )
       assert.equal(own.holder, 'web-1')
     })
   },

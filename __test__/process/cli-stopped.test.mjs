@@ -2,13 +2,16 @@
 // command can get the lock.
 
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { isThere } from '../support/cli.mjs'
+import { promisify } from 'node:util'
+import { CLI, isThere, leasehold } from '../support/cli.mjs'
 import { sleep, until } from '../support/clock.mjs'
 import { assertCleanedUp, assertInTurn, contend as contendFor, processes } from '../support/contend.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { FOR_EVER } from '../support/journal.mjs'
+import { asFirstProcess, noPidNamespaces } from '../support/namespaces.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
 /** A shell that runs a command in another session, where only a successor finds the command. */
@@ -97,6 +100,38 @@ describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, (
     process.kill(pid, 'SIGCONT')
     await until('the command to be gone', () => !isThere(pid))
     await assertContinued(contended, GUARD_STOPPED_IT)
+  })
+
+  test('until after the end of its command, the guard has not stopped the command', async (t) => {
+    const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
+    const words = ['run', 'k', '-s', store, '--ttl', '8s', '--', 'sh', '-c', 'sleep 2; exit 5']
+    const running = leasehold(t, words)
+    const childrenOf = (parent) => processes().filter((process) => process.parent === parent)
+    await until('the command to run', () => childrenOf(running.pid).some(({ args }) => args.includes('sleep 2')))
+    const guard = childOf(running.pid, 'leasehold-guard')
+    running.signal('SIGSTOP')
+    const other = leasehold(t, ['run', 'k', '-s', store, '--wait', '30s', '--', 'true'])
+    assert.equal((await other.ended).code, 0)
+    assert.equal(isThere(guard.pid), true, 'the guard still waits')
+    running.signal('SIGCONT')
+    const { stderr } = await running.ended
+    assert.doesNotMatch(stderr, /the guard stopped the command/)
+  })
+
+  test('in a container without an init process, the guard leaves no zombies', { skip: noPidNamespaces }, async (t) => {
+    const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
+    const words = [CLI, 'run', 'k', '-s', store, '--ttl', '2s', '--', 'sh', '-c', 'sleep 8; cat /proc/[0-9]*/stat']
+    const { stdout, stderr } = await promisify(execFile)(asFirstProcess[0], [
+      ...asFirstProcess.slice(1),
+      process.execPath,
+      ...words,
+    ])
+    const states = stdout
+      .trim()
+      .split('\n')
+      .map((line) => /\) (\w)/.exec(line)?.[1])
+    assert.ok(states.length >= 3, `${stdout}${stderr}`)
+    assert.ok(states.filter((state) => state === 'Z').length <= 1, stdout)
   })
 
   test('for less than the ttl, its command runs on, and the guard leaves no process behind', async (t) => {

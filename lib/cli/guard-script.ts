@@ -37,9 +37,10 @@ const RENEWED_WITHIN = 125
 // less than 1 s. It repeats the signal every second, because a shell misses a signal that arrives
 // just before its `read`. The signal ends the `read`, and the script acts as if leasehold were
 // gone. If the command is stopped, too (Ctrl-Z), the script leaves the command alone: leasehold
-// ends it when both go on. The successor that leasehold started does not see the end of its input,
-// so the script sends SIGUSR2 to it. The successor needs time to adopt the lock. So the script then
-// counts the lock as safe for longer: for half of the time by which `short` exceeds RENEWED_WITHIN.
+// ends it when both go on. It also leaves alone a command that has ended by itself. The successor
+// that leasehold started does not see the end of its input, so the script sends SIGURG to it, too.
+// The successor needs time to adopt the lock. So the script then counts the lock as safe for
+// longer: for half of the time by which `short` exceeds RENEWED_WITHIN.
 // If another process has got the id of the script meanwhile, SIGURG does nothing to it by default.
 //
 // The script sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`,
@@ -75,7 +76,7 @@ trap '' HUP INT QUIT TERM PIPE USR1
 left=$1 short=$2 folder=$3
 shift 3
 unset target takeover session line stat pid from next safe before successor state start each began spare
-unset rang ringer sleeper ending
+unset rang ringer sleeper over ending
 found= earlier= renews= now=0 took=0 tries=10
 look() {
   line= pid=\${1#/proc/}
@@ -125,8 +126,10 @@ start() {
   command eval 'echo "$takeover $safe" | (cd -- "$folder"; exec "$@" "$$") >/dev/null &' && successor=$!
 } 2>/dev/null
 ring() {
-  trap 'kill -KILL "$sleeper"; exit' TERM
-  while command eval 'sleep "$1" &' && sleeper=$!; wait "$sleeper"; do
+  trap 'over=1' TERM
+  while [ -z "$over" ] && command eval 'sleep "$1" &' && sleeper=$!; do
+    [ -n "$over" ] || wait "$sleeper"
+    [ -z "$over" ] || { kill -KILL "$sleeper"; wait "$sleeper"; exit; }
     kill -URG "$$" || exit
     set -- 1
   done
@@ -146,7 +149,7 @@ hush() {
 halted() {
   state=
   look "/proc/$1/stat"
-  case $state in T | t) return 0 ;; esac
+  case $state in T | t | "\${2:-T}") return 0 ;; esac
   return 1
 }
 # Nobody may reap a successor that leasehold started.
@@ -173,12 +176,12 @@ while read -r line || { line= && [ -n "$rang" ]; }; do
   [ -n "$rang" ] || continue
   rang=
   clock && [ "$now" -lt $((safe - 100)) ] && arm && continue
-  halted "$PPID" && ! halted "\${target#-}" && ending=1 && echo ${ENDING} && break
+  halted "$PPID" && ! halted "\${target#-}" Z && ending=1 && echo ${ENDING} && break
 done
 hush
 trap '' URG
 [ -z "$ending" ] || [ "$short" -le ${RENEWED_WITHIN} ] || safe=$((safe + (short - ${RENEWED_WITHIN}) / 2))
-[ -z "$ending" ] || [ -z "$successor" ] || kill -USR2 "$successor" 2>/dev/null
+[ -z "$ending" ] || [ -z "$successor" ] || kill -URG "$successor" 2>/dev/null
 clock || safe=0
 [ "$safe" -gt 0 ] || safe=$((now + short))
 trap 'renews=1' USR1

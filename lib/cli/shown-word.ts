@@ -22,7 +22,7 @@ export function shownOption(option: string): string {
 }
 
 /** Matches the URL of a server with a login. */
-const LOGIN = /^\w[\w+.-]*:\/\/.*@/s
+const LOGIN = /^\w[\w+.-]*:\/\/[^/?#]*@/
 
 /** Returns a word of the command line as a key. Throws if it is the URL of a store with a login. */
 export function keyOf(word: string | undefined): string {

@@ -7,7 +7,7 @@
 // says until when the lock is safe after a renewal, or that there is nothing to do. The successor
 // answers each line but the last with a line to its standard output, so that the pipe of a stopped
 // successor does not fill up. When the input ends, leasehold is gone. If leasehold is stopped, the
-// guard sends SIGUSR2 instead.
+// guard sends SIGURG instead.
 //
 // As long as the successor renews the lock, it sends SIGUSR1 to the guard, whose process id is its
 // argument. Without these signals, the guard ends the command before the lock can end.
@@ -158,11 +158,12 @@ function isGuard(): boolean {
 
 /** Resolves when the guard says that leasehold is stopped. Ignores signals while leasehold runs. */
 const stopped = new Promise<{ done: true }>((resolve) => {
-  process.on('SIGUSR2', () => isStopped(process.ppid) && resolve({ done: true }))
+  process.on('SIGURG', () => isStopped(process.ppid) && resolve({ done: true }))
 })
 
 // A signal that ends the command must not end the successor first.
-for (const signal of ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGUSR1'] as const) process.on(signal, () => {})
+for (const signal of ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGUSR1', 'SIGUSR2'] as const)
+  process.on(signal, () => {})
 
 main().catch(() => {
   // No process reads an error message. The lock ends with its ttl.

@@ -13,6 +13,8 @@ export interface Contention {
   readonly holder?: string
   readonly heldFor?: number
   readonly waiters?: number
+  /** True if the client of the call holds the lock: the call may have been made under it. */
+  readonly isOwn?: true
 }
 
 /** The client whose call did not get the lock. */
@@ -61,7 +63,7 @@ export const UNKNOWN: Contention = { words: 'already held; inspect() shows the h
 
 /** Returns what is known without the store. `heldHere` says whether this client holds the lock. */
 export function guess({ name }: CallingClient, heldHere: boolean): Contention {
-  return heldHere ? { words: `held by ${nameOf(name, true)}`, holder: name } : UNKNOWN
+  return heldHere ? { words: `held by ${nameOf(name, true)}`, holder: name, isOwn: true } : UNKNOWN
 }
 
 /** Describes a lock from the store's answer to `caller`. */
@@ -79,6 +81,7 @@ export function contentionOf(caller: CallingClient, info: LockState, own: OwnLea
     waiters,
     ...(first === undefined || first.name === null ? {} : { holder: first.name }),
     ...(first?.heldFor === undefined ? {} : { heldFor: first.heldFor }),
+    ...(holders.some(({ isOwn }) => isOwn) ? { isOwn: true } : {}),
   }
 }
 

@@ -235,7 +235,12 @@ function contendedError(
   const { words, holder, heldFor, waiters } = contention
   const [what, which] = count > 1 ? [`${count} keys`, `${quote(key)} is `] : [quote(key), '']
   // The words for an unknown holder say what to do.
-  const advice = contention === UNKNOWN ? '' : `. Try again later, or ${remedy}`
+  // The client can't tell a call that was made under its own lock from a concurrent one.
+  const advice = contention.isOwn
+    ? `. Use the lease if this code has it; otherwise try again later, or ${remedy}`
+    : contention === UNKNOWN
+      ? ''
+      : `. Try again later, or ${remedy}`
   const message = `could not acquire ${what} ${limit}: ${which}${words}${advice}`
   return new LockTimeoutError(message, { key, holder, heldFor, waiters })
 }

@@ -41,8 +41,9 @@ export class OutageWarning {
 function warningOf(locks: api.LockClient, middleware: string, error: api.LockError): FirstWarning {
   const known = warnings.get(locks) ?? new Map<string, FirstWarning>()
   warnings.set(locks, known)
-  const { reason } = error as api.LockError & { reason?: unknown }
-  const name = OF_A_KEY.includes(reason) ? `${middleware} ${reason}` : middleware
+  const { reason, votes } = error as api.LockError & { reason?: unknown; votes?: readonly api.Vote[] }
+  const ofAKey = [reason, ...(votes ?? []).map(({ vote }) => vote)].find((each) => OF_A_KEY.includes(each))
+  const name = ofAKey === undefined ? middleware : `${middleware} ${ofAKey}`
   const first = known.get(name) ?? new FirstWarning(KIND, middleware, false)
   known.set(name, first)
   return first

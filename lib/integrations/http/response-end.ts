@@ -44,7 +44,7 @@ export class ResponseEnd {
       if (typeof socket?.once === 'function') forget = onConnectionClose(socket as Socket, end)
       // If a client resets many streams of HTTP/2 at once, some close without an event.
       const { stream } = response as { stream?: Partial<ServerHttp2Stream> }
-      if (stream === undefined) return
+      if (stream === undefined || request.httpVersionMajor !== 2) return
       const check = () => {
         if (stream.closed || stream.destroyed) end()
         else timer = setTimeout(check, CHECK_EVERY).unref()

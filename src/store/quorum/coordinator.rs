@@ -200,7 +200,7 @@ impl Coordinator {
         let mut pending = PendingRequest::new(vote_round, batch, index, now, timeout);
         if let Some(EndedLease { nodes, valid_until, until, .. }) = released {
             pending.vote_round.held_at = (now < valid_until).then_some(nodes);
-            pending.lease_ends = Some(until);
+            pending.lease_ends = Some((nodes, until));
         }
         self.pending_requests.insert(id, pending);
     }
@@ -359,9 +359,12 @@ fn said(answer: &Answer) -> MoveResult {
 
 /// Returns true if a release or a move with that answer may not have been carried out, and has to
 /// be repeated. `lives` says that the lease may still live at the node. Then the request has to be
-/// repeated even after a refusal, for example for missing rights.
+/// repeated even after a refusal, for example for missing rights. If other data lies under the key,
+/// no lease does.
 fn is_pending(answer: &Answer, lives: bool) -> bool {
-    answer.as_ref().is_err_and(|error| lives || error.kind.is_transient() || error.maybe_done)
+    answer.as_ref().is_err_and(|error| {
+        (lives && error.kind != StoreErrorKind::WrongType) || error.kind.is_transient() || error.maybe_done
+    })
 }
 
 #[cfg(test)]

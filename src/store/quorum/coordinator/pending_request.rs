@@ -20,9 +20,9 @@ pub struct PendingRequest {
     pub held: bool,
     /// True if the request is a renewal that most nodes have carried out in time for the holder.
     pub is_renewed: bool,
-    /// If the request is a release, when its lease would have ended by its ttl; `None` if that is
-    /// not known.
-    pub lease_ends: Option<Instant>,
+    /// If the request is a release, the nodes that have the lease, as bits, and when it would have
+    /// ended there by its ttl; `None` if that is not known.
+    pub lease_ends: Option<(u64, Instant)>,
 }
 
 impl PendingRequest {

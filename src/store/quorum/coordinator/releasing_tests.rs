@@ -86,6 +86,25 @@ fn a_denied_release_of_a_token_without_a_lease_is_not_repeated() {
 }
 
 #[test]
+fn a_denied_release_is_not_repeated_at_a_node_that_never_had_the_lease() {
+    let mut quorum = TestQuorum::of(3);
+    let token = quorum.lease_at([true, true, false]);
+    let released = quorum.release(token, [Ok(Reply::Released), Ok(Reply::Released), denied()]);
+    assert_eq!(released, Reply::Released);
+    assert_eq!((quorum.coordinator.concerns(), quorum.wait()), (0, None));
+}
+
+#[test]
+fn a_release_is_not_repeated_at_a_node_that_has_other_data_under_the_key() {
+    let mut quorum = TestQuorum::of(3);
+    let token = quorum.lease_at([true; 3]);
+    let other_data = Err(StoreError::not_done(StoreErrorKind::WrongType, "other data"));
+    let released = quorum.release(token, [other_data, Ok(Reply::Released), Ok(Reply::Released)]);
+    assert_eq!(released, Reply::Released);
+    assert_eq!((quorum.coordinator.concerns(), quorum.wait()), (0, None));
+}
+
+#[test]
 fn a_node_that_refuses_to_take_a_ticket_back_is_asked_again_until_the_ticket_has_ended() {
     let (mut network, ticket, adopter) =
         (TestNetwork::new(1, 3, |_, _| 1_000), Token::random(), Token::random());

@@ -15,7 +15,8 @@ impl Coordinator {
         match &pending.vote_round.request {
             Request::Release { key, token, .. } => {
                 // A node keeps an adopter's lease at least until the end of the ticket.
-                let ends = pending.lease_ends.max(self.ticket_ends.of(*token, node));
+                let ends = pending.lease_ends.filter(|(nodes, _)| nodes & (1 << node) != 0);
+                let ends = ends.map(|(_, ends)| ends).max(self.ticket_ends.of(*token, node));
                 let failed = is_pending(&answer, ends.is_some_and(|ends| now < ends));
                 self.pending_releases.released(now, node, key, *token, failed, ends);
             }
