@@ -125,5 +125,5 @@ fn no_lock_is_held_twice_while_the_directory_of_owners_is_copied_moved_and_remov
     let counted: u64 = fs::read_to_string(folder.join("counter")).unwrap().parse().unwrap();
     assert_eq!(counted, turns, "an update was lost");
     assert_eq!(check_log(&folder, 0) as u64, turns);
-    assert!(turns > 20 && times > 5, "{turns} turns, {times} times");
+    assert!(turns > 5 && times > 5, "{turns} turns, {times} times");
 }
