@@ -17,7 +17,7 @@ static KNOWN: OnceLock<Uuid> = OnceLock::new();
 /// systemd). [`super::row_lifetimes`] has rules for a nil boot: a lease of an earlier boot ends no
 /// later than its ttl after the next look at it.
 pub fn id() -> Uuid {
-    learn().unwrap_or(Uuid::nil())
+    learn().unwrap_or_default()
 }
 
 /// Returns whether both ids may name the same boot. A nil id may name any boot.
@@ -50,7 +50,7 @@ fn settled(read: io::Result<String>) -> io::Result<Uuid> {
     use rustix::io::Errno;
 
     match read {
-        Ok(text) => Ok(Uuid::try_parse(text.trim()).unwrap_or(Uuid::nil())),
+        Ok(text) => Ok(Uuid::try_parse(text.trim()).unwrap_or_default()),
         Err(error) => match Errno::from_io_error(&error) {
             Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Err(error),
             _ => Ok(Uuid::nil()),
