@@ -38,15 +38,18 @@
 //! - [`nodes`]: the names of the nodes, and the size of a majority;
 //! - [`call_queue`]: the calls to the nodes, and which requests go together;
 //! - [`lease_nodes`]: on which nodes a lease depends;
+//! - [`adopted_ends`]: when adopted leases end;
 //! - [`repairs`]: the requests that ask nodes to grant a lease again;
 //! - [`waiter_tracker`]: the waiters;
 //! - [`ticket_ends`]: when each ticket that this process adopts ends;
 //! - [`quorum_availability`]: whether a majority can be reached;
 //! - [`pending_releases`]: the releases and moves that nodes still have to carry out;
+//! - [`release_result`]: whether such a request is repeated after an answer;
 //! - [`merged_views`]: the merged view of what the nodes show;
 //! - [`reports`]: the merged results of diagnoses;
 //! - [`votes`]: the errors of requests that failed.
 
+mod adopted_ends;
 mod adoption;
 mod batches;
 mod call_queue;
@@ -57,6 +60,7 @@ mod nodes;
 mod other_adopters;
 mod pending_releases;
 mod quorum_availability;
+mod release_result;
 mod repairs;
 mod reports;
 mod ticket_ends;

@@ -29,6 +29,7 @@ use super::nodes::Nodes;
 use super::other_adopters::OtherAdopters;
 use super::pending_releases::{MoveResult, PendingReleases, TokenChange};
 use super::quorum_availability::QuorumAvailability;
+use super::release_result::ReleaseResult;
 use super::repairs::Repairs;
 use super::ticket_ends::TicketEnds;
 use super::vote_round::VoteRound;
@@ -210,13 +211,13 @@ impl Coordinator {
         let Some((node, tags, trusted)) = self.call_queue.answered(call) else { return };
         debug_assert_eq!(tags.len(), answers.len(), "a node answers each request once");
         if let Some(CallTag::PendingRelease) = tags.first() {
-            let live = self.pending_releases.live(now, node);
-            let is_failed = |(answer, live)| is_pending(answer, live);
-            let failed: Vec<bool> = answers.iter().zip(live).map(is_failed).collect();
+            let ends = self.pending_releases.ends(node);
+            let result = |(answer, ends)| ReleaseResult::of(answer, now, ends);
+            let results: Vec<ReleaseResult> = answers.iter().zip(ends).map(result).collect();
             let said: Vec<MoveResult> = answers.iter().map(said).collect();
             self.pending_releases.said(now, node, &said);
             let jitter = self.rng.f64();
-            self.pending_releases.answered(now, node, &failed, jitter);
+            self.pending_releases.answered(now, node, &results, jitter);
         } else {
             for (tag, answer) in tags.into_iter().zip(answers) {
                 let answer = if trusted { answer } else { self.outdated(node, tag, answer) };
@@ -355,16 +356,6 @@ fn said(answer: &Answer) -> MoveResult {
         Ok(Reply::Claimed { by }) => MoveResult::Claimed(*by),
         _ => MoveResult::Other,
     }
-}
-
-/// Returns true if a release or a move with that answer may not have been carried out, and has to
-/// be repeated. `lives` says that the lease may still live at the node. Then the request has to be
-/// repeated even after a refusal, for example for missing rights. If other data lies under the key,
-/// no lease does.
-fn is_pending(answer: &Answer, lives: bool) -> bool {
-    answer.as_ref().is_err_and(|error| {
-        (lives && error.kind != StoreErrorKind::WrongType) || error.kind.is_transient() || error.maybe_done
-    })
 }
 
 #[cfg(test)]

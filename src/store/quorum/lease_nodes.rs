@@ -5,8 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
+use super::adopted_ends::AdoptedEnds;
 use crate::lease::{Fence, Instant, Key, Mode, Token};
 
 /// The fewest leases at which expired ones are removed. If this is smaller, a few leases are
@@ -90,9 +91,9 @@ impl TrackedLease {
 #[derive(Default)]
 pub struct LeaseNodes {
     leases: FxHashMap<Token, TrackedLease>,
-    /// The tokens of adopted leases. These leases stay tracked after their end, so that
+    /// The ends of adopted leases. These leases stay tracked after their end, so that
     /// [`LeaseNodes::ended`] returns them.
-    adopted: FxHashSet<Token>,
+    adopted: AdoptedEnds,
     /// The number of leases at which expired ones are removed next.
     prune_at: usize,
 }
@@ -102,7 +103,7 @@ impl LeaseNodes {
     pub fn granted(&mut self, now: Instant, token: Token, agreement: Agreement, terms: LeaseTerms) {
         if self.leases.len() >= self.prune_at {
             let adopted = &self.adopted;
-            self.leases.retain(|token, tracked| now < tracked.until || adopted.contains(token));
+            self.leases.retain(|token, tracked| now < tracked.until || adopted.contains(*token));
             self.prune_at = PRUNE_FROM.max(2 * self.leases.len());
         }
         let Agreement { vote_round, nodes, fenced, asked, ttl } = agreement;
@@ -110,14 +111,14 @@ impl LeaseNodes {
         let ticketed = terms.ticket.map_or(0, |_| !nodes);
         let (mut valid_until, mut until) = (asked + ttl, now + ttl);
         // A repeated adoption does not shorten the lease.
-        if let Some(before) = self.leases.get(&token).filter(|_| self.adopted.contains(&token)) {
+        if let Some(before) = self.leases.get(&token).filter(|_| self.adopted.contains(token)) {
             (valid_until, until) = (valid_until.max(before.valid_until), until.max(before.until));
         }
         let tracked =
             TrackedLease { nodes, unfenced, repaired, ticketed, vote_round, valid_until, until, terms };
         match tracked.terms.ticket {
-            Some(_) => self.adopted.insert(token),
-            None => self.adopted.remove(&token),
+            Some(_) => self.adopted.set(token, tracked.ends()),
+            None => self.adopted.remove(token),
         };
         self.leases.insert(token, tracked);
     }
@@ -134,8 +135,9 @@ impl LeaseNodes {
     ) -> bool {
         let Some(tracked) = self.leases.get_mut(&token) else { return false };
         if now >= tracked.valid_until {
-            if self.adopted.contains(&token) {
+            if self.adopted.contains(token) {
                 tracked.until = tracked.until.max(now + agreement.ttl);
+                self.adopted.set(token, tracked.ends());
             } else {
                 self.leases.remove(&token);
             }
@@ -144,6 +146,7 @@ impl LeaseNodes {
         let Agreement { vote_round, nodes, fenced, asked, ttl } = agreement;
         (tracked.nodes, tracked.vote_round, tracked.until) = (nodes, vote_round, now + ttl);
         tracked.valid_until = tracked.valid_until.max(asked + ttl);
+        self.adopted.change(token, tracked.ends());
         // A node can have a reader's lease and the ticket at the same time.
         if !tracked.terms.mode.is_shared() {
             tracked.ticketed &= !nodes;
@@ -195,7 +198,7 @@ impl LeaseNodes {
 
     /// Forgets the lease of `token`: it has ended, or no client of this process holds it.
     pub fn forget(&mut self, token: Token) -> Option<EndedLease> {
-        self.adopted.remove(&token);
+        self.adopted.remove(token);
         let lease = self.leases.remove(&token)?;
         let until = lease.ends();
         let TrackedLease { terms, repaired, ticketed, nodes, valid_until, .. } = lease;
@@ -206,25 +209,24 @@ impl LeaseNodes {
     /// Notes that the process has asked the nodes to detach the lease of `token`. The nodes may
     /// detach the lease even if the request fails, so the lease no longer counts as adopted.
     pub fn detaching(&mut self, token: Token) {
-        self.adopted.remove(&token);
+        self.adopted.remove(token);
     }
 
     /// Returns the adopted leases that have ended without a release. The caller has to
-    /// [forget](LeaseNodes::forget) them: until then, they stay tracked.
+    /// [forget](LeaseNodes::forget) or to [postpone](LeaseNodes::postpone) them: until then, they
+    /// stay tracked.
     pub fn ended(&self, now: Instant) -> Vec<Token> {
-        let mut ended: Vec<Token> =
-            self.adopted_ends().filter(|(_, ends)| *ends <= now).map(|(token, _)| token).collect();
-        ended.sort_unstable_by_key(Token::to_string);
-        ended
+        self.adopted.ended(now)
+    }
+
+    /// Makes the adopted lease of `token` end at `end` for [`LeaseNodes::ended`].
+    pub fn postpone(&mut self, token: Token, end: Instant) {
+        self.adopted.change(token, end);
     }
 
     /// Returns when the next adopted lease ends unless it is renewed.
     pub fn next_end(&self) -> Option<Instant> {
-        self.adopted_ends().map(|(_, ends)| ends).min()
-    }
-
-    fn adopted_ends(&self) -> impl Iterator<Item = (Token, Instant)> {
-        self.adopted.iter().filter_map(|token| Some((*token, self.leases.get(token)?.ends())))
+        self.adopted.next()
     }
 
     /// Returns for each of the `nodes` how many leases it does not back, and the number of all
@@ -257,7 +259,7 @@ impl LeaseNodes {
             if is_lost {
                 tracked.valid_until = tracked.valid_until.min(now);
             }
-            (now < tracked.until && !is_lost) || adopted.contains(token)
+            (now < tracked.until && !is_lost) || adopted.contains(*token)
         });
         any
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 
+use super::release_result::ReleaseResult;
 use crate::lease::in_doubt::InDoubt;
 use crate::lease::{Instant, Key, Token};
 use crate::mutants::{self, Mutant};
@@ -243,29 +244,33 @@ impl PendingReleases {
         due
     }
 
-    /// Returns for each change that is on its way to `node` whether its lease may still live there
-    /// at `now`. If it may, the change is repeated even after a refusal.
-    pub fn live(&self, now: Instant, node: usize) -> Vec<bool> {
-        let in_flight = &self.nodes[node].in_flight;
-        in_flight.iter().map(|pending| pending.change.ends.is_some_and(|ends| now < ends)).collect()
+    /// Returns for each change that is on its way to `node` when its lease ends there, if that is
+    /// known.
+    pub fn ends(&self, node: usize) -> Vec<Option<Instant>> {
+        self.nodes[node].in_flight.iter().map(|pending| pending.change.ends).collect()
     }
 
-    /// Takes the answer of `node` to what was due. `failed` says for each request whether it is
-    /// still pending. `jitter` is from 0 to 1.
-    pub fn answered(&mut self, now: Instant, node: usize, failed: &[bool], jitter: f64) {
+    /// Takes the `results` of what was due at `node`. A refusal says nothing about other changes,
+    /// so only a failure delays them. `jitter` is from 0 to 1.
+    pub fn answered(&mut self, now: Instant, node: usize, results: &[ReleaseResult], jitter: f64) {
         let node_releases = &mut self.nodes[node];
-        let any_failed = failed.iter().any(|failed| *failed);
+        let any_failed = results.contains(&ReleaseResult::Failed);
         node_releases.failures = if any_failed { node_releases.failures + 1 } else { 0 };
+        let jittered = |pause: Duration| pause.mul_f64(0.5 + 0.5 * jitter);
         let pause = SHORTEST_PAUSE.saturating_mul(1 << node_releases.failures.min(8)).min(LONGEST_PAUSE);
-        node_releases.rests_until = any_failed.then(|| now + pause.mul_f64(0.5 + 0.5 * jitter));
-        for (mut pending, failed) in std::mem::take(&mut node_releases.in_flight).into_iter().zip(failed) {
-            if *failed {
-                node_releases.push(pending);
-            } else if let [pause, again @ ..] = pending.again {
-                (pending.due, pending.again) = (now + *pause, again);
-                node_releases.push(pending);
-            } else {
-                node_releases.tokens.remove(&pending.change.token);
+        node_releases.rests_until = any_failed.then(|| now + jittered(pause));
+        for (mut pending, result) in std::mem::take(&mut node_releases.in_flight).into_iter().zip(results) {
+            match (result, pending.again) {
+                (ReleaseResult::Failed, _) => node_releases.push(pending),
+                (ReleaseResult::Refused, _) => {
+                    pending.due = now + jittered(LONGEST_PAUSE);
+                    node_releases.push(pending);
+                }
+                (ReleaseResult::Done, [pause, again @ ..]) => {
+                    (pending.due, pending.again) = (now + *pause, again);
+                    node_releases.push(pending);
+                }
+                (ReleaseResult::Done, []) => drop(node_releases.tokens.remove(&pending.change.token)),
             }
         }
     }

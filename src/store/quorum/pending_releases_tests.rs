@@ -1,3 +1,4 @@
+use super::ReleaseResult::{Done, Failed, Refused};
 use super::*;
 
 fn at(ms: u64) -> Instant {
@@ -26,7 +27,7 @@ fn a_release_that_failed_is_sent_again_and_then_forgotten() {
     assert_eq!(pending_releases.due(at(50)), [(2, vec![released(&key(), token)])]);
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (1, None), "it is being paid, once");
     assert_eq!(pending_releases.due(at(10_000)), []);
-    pending_releases.answered(at(60), 2, &[false], 1.0);
+    pending_releases.answered(at(60), 2, &[Done], 1.0);
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (0, None));
 }
 
@@ -37,7 +38,7 @@ fn carried_out_at(pending_releases: &mut PendingReleases) -> Vec<u64> {
         let due = pending_releases.due(next);
         times.extend(due.iter().flat_map(|(_, changes)| vec![next.as_micros() / 1000; changes.len()]));
         due.iter().for_each(|(node, changes)| {
-            pending_releases.answered(next, *node, &vec![false; changes.len()], 1.0)
+            pending_releases.answered(next, *node, &vec![Done; changes.len()], 1.0)
         });
     }
     times
@@ -79,7 +80,7 @@ fn a_release_that_is_added_twice_is_sent_once_and_repeated_if_either_was_in_doub
     pending_releases.add(at(5_000), 0, &key(), token, false);
     assert_eq!(due(&mut pending_releases, 5_000), [token]);
     pending_releases.add(at(5_000), 0, &key(), token, true);
-    pending_releases.answered(at(5_001), 0, &[false], 1.0);
+    pending_releases.answered(at(5_001), 0, &[Done], 1.0);
     assert_eq!(carried_out_at(&mut pending_releases), [6_001, 9_001]);
 }
 
@@ -95,7 +96,7 @@ fn a_node_that_stays_away_is_asked_more_and_more_seldom_until_the_ttl_has_to_do_
         if pending_releases.due(next).is_empty() {
             break;
         }
-        pending_releases.answered(next, 0, &[true], 1.0);
+        pending_releases.answered(next, 0, &[Failed], 1.0);
     }
     // The first release is sent at once, because the lease is known to be there.
     assert_eq!(pauses[..6], [0, 100, 200, 400, 500, 500]);
@@ -106,7 +107,7 @@ fn a_node_that_stays_away_is_asked_more_and_more_seldom_until_the_ttl_has_to_do_
     let mut pending_releases = PendingReleases::new(1);
     pending_releases.add(at(0), 0, &key(), token, false);
     due(&mut pending_releases, 50);
-    pending_releases.answered(at(50), 0, &[true], 0.0);
+    pending_releases.answered(at(50), 0, &[Failed], 0.0);
     assert_eq!(pending_releases.next_wake(), Some(at(100)));
 }
 
@@ -117,13 +118,28 @@ fn pending_releases_are_sent_in_portions_and_in_order() {
     tokens.iter().for_each(|token| pending_releases.add(at(0), 0, &key(), *token, false));
     assert_eq!(due(&mut pending_releases, 50), tokens[..MOST_AT_ONCE]);
     // The first release failed, so it goes behind the others.
-    let mut failed = vec![false; MOST_AT_ONCE];
-    failed[0] = true;
-    pending_releases.answered(at(60), 0, &failed, 1.0);
+    let mut results = vec![Done; MOST_AT_ONCE];
+    results[0] = Failed;
+    pending_releases.answered(at(60), 0, &results, 1.0);
     let mut rest = tokens[MOST_AT_ONCE..].to_vec();
     rest.push(tokens[0]);
     assert_eq!(pending_releases.len(), rest.len());
     assert_eq!(due(&mut pending_releases, 160), rest);
+}
+
+#[test]
+fn a_refused_release_does_not_delay_other_releases_at_the_node() {
+    let (mut pending_releases, [refused, other]) =
+        (PendingReleases::new(1), [Token::random(), Token::random()]);
+    pending_releases.released(at(0), 0, &key(), refused, true, Some(at(10_000)));
+    assert_eq!(due(&mut pending_releases, 50), [refused]);
+    assert_eq!(pending_releases.ends(0), [Some(at(10_000))]);
+    pending_releases.answered(at(60), 0, &[Refused], 1.0);
+    pending_releases.add(at(61), 0, &key(), other, false);
+    assert_eq!(due(&mut pending_releases, 61), [other]);
+    pending_releases.answered(at(62), 0, &[Done], 1.0);
+    assert_eq!(pending_releases.next_wake(), Some(at(560)));
+    assert_eq!(due(&mut pending_releases, 560), [refused]);
 }
 
 #[test]
@@ -149,7 +165,7 @@ fn carry_out_due(
     assert!(due.len() <= 1, "{due:?}");
     let Some((node, changes)) = due.pop() else { return Vec::new() };
     pending_releases.said(at(ms), node, &changes.iter().map(|_| said()).collect::<Vec<_>>());
-    pending_releases.answered(at(ms), node, &vec![false; changes.len()], 1.0);
+    pending_releases.answered(at(ms), node, &vec![Done; changes.len()], 1.0);
     changes
 }
 
@@ -182,7 +198,7 @@ fn a_token_that_ends_is_released_wherever_a_move_still_brings_it() {
     assert_eq!(pending_releases.due(at(0)).len(), 1);
     pending_releases.redirect(at(0), adopter, None);
     pending_releases.said(at(9), 0, &[MoveResult::Moved]);
-    pending_releases.answered(at(9), 0, &[false], 1.0);
+    pending_releases.answered(at(9), 0, &[Done], 1.0);
     assert_eq!(carried_out_at(&mut pending_releases), [50, 1_050, 4_050]);
 }
 
@@ -204,7 +220,7 @@ fn a_lease_that_goes_back_to_its_ticket_is_not_moved_away_again() {
     assert_eq!(pending_releases.due(at(0)).len(), 1);
     pending_releases.redirect(at(0), adopter, Some(ticket));
     pending_releases.said(at(9), 0, &[MoveResult::Moved]);
-    pending_releases.answered(at(9), 0, &[false], 1.0);
+    pending_releases.answered(at(9), 0, &[Done], 1.0);
     for ms in [50, 1_050, 4_050] {
         assert_eq!(carry_out_due(&mut pending_releases, ms, || MoveResult::Moved), vec![back.clone()]);
     }
@@ -214,7 +230,7 @@ fn a_lease_that_goes_back_to_its_ticket_is_not_moved_away_again() {
     assert_eq!(pending_releases.due(at(5_000)).len(), 1);
     pending_releases.redirect(at(5_000), adopter, Some(ticket));
     pending_releases.add_move(at(5_000), 0, TokenChange::moved(key(), ticket, next), false);
-    pending_releases.answered(at(5_001), 0, &[false], 1.0);
+    pending_releases.answered(at(5_001), 0, &[Done], 1.0);
     pending_releases.redirect(at(5_001), ticket, Some(next));
     let onward = [TokenChange::moved(key(), ticket, next), TokenChange::moved(key(), adopter, next)];
     let changes = carry_out_due(&mut pending_releases, 5_100, || MoveResult::Moved);

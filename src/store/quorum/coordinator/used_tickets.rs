@@ -49,6 +49,7 @@
 //! token stays there. A node can't distinguish that token from the token of another client, so the
 //! token stays until it ends.
 
+use super::super::adoption::AdoptionAttempt;
 use super::super::lease_nodes::{EndedLease, LeaseTerms};
 use super::super::pending_releases::TokenChange;
 use super::Coordinator;
@@ -70,10 +71,15 @@ impl Coordinator {
         }
     }
 
-    /// Releases the adopted leases that have ended without a release.
+    /// Releases the adopted leases that have ended without a release. If the client adopts such a
+    /// lease once more, that adoption decides.
     pub(super) fn end_adopted_leases(&mut self, now: Instant) {
         for token in self.lease_nodes.ended(now) {
-            if mutants::is(Mutant::TicketKeptAfterRelease) {
+            let is_of_adopter = |open: &&AdoptionAttempt| open.request.adopter == token && !open.is_over();
+            let open = self.adoptions.values().filter(is_of_adopter);
+            if let Some(deadline) = open.map(|open| open.deadline).max() {
+                self.lease_nodes.postpone(token, deadline);
+            } else if mutants::is(Mutant::TicketKeptAfterRelease) {
                 drop(self.end_repairs(token));
             } else {
                 self.lease_is_gone(now, token);

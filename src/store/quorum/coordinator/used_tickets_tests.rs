@@ -169,6 +169,22 @@ fn an_adopted_lease_that_ends_without_a_release_does_not_keep_the_lock_for_the_t
 }
 
 #[test]
+fn a_repeated_adoption_is_not_cut_off_by_the_end_of_the_first_lease() {
+    let (mut network, ticket, adopter) =
+        (TestNetwork::new(1, 3, |_, _| 1_000), Token::random(), Token::random());
+    network.grant(ticket, Mode::Exclusive);
+    let brief = adopt_briefly(&mut network, ticket, adopter);
+    network.distance = Box::new(|_, _| 400_000);
+    network.live(u64::from(brief.as_millis()) - 300);
+    network.ask(0, 2, adopt(ticket, adopter));
+    network.live(3_000);
+    let reply = network.settled(0, 2);
+    assert!(reply.as_ref().is_ok_and(Reply::is_adopted), "{reply:?}");
+    network.live(u64::from(ttl().as_millis()) - 5_000);
+    assert_eq!(network.nodes_of(adopter), [0, 1, 2]);
+}
+
+#[test]
 fn an_adopted_lease_that_may_be_detached_or_given_back_keeps_the_time_of_the_ticket() {
     let next = |token| [detach(token), give_back(token, Token::random())];
     for index in 0..2 {

@@ -2,9 +2,10 @@
 
 use super::super::call_queue::CallTag;
 use super::super::pending_releases::TokenChange;
+use super::super::release_result::ReleaseResult;
 use super::super::vote_round::Decision;
+use super::Coordinator;
 use super::pending_request::PendingRequest;
-use super::{Coordinator, is_pending};
 use crate::lease::{Fence, Instant};
 use crate::store::{AcquireRequest, Answer, Reply, Request, StoreError};
 
@@ -17,7 +18,7 @@ impl Coordinator {
                 // A node keeps an adopter's lease at least until the end of the ticket.
                 let ends = pending.lease_ends.filter(|(nodes, _)| nodes & (1 << node) != 0);
                 let ends = ends.map(|(_, ends)| ends).max(self.ticket_ends.of(*token, node));
-                let failed = is_pending(&answer, ends.is_some_and(|ends| now < ends));
+                let failed = ReleaseResult::of(&answer, now, ends) != ReleaseResult::Done;
                 self.pending_releases.released(now, node, key, *token, failed, ends);
             }
             Request::Acquire(acquire) => {
@@ -50,7 +51,7 @@ impl Coordinator {
             }
             Request::GiveBack { key, token, ticket } => {
                 let ends = self.ticket_ends.of(*token, node);
-                if is_pending(&answer, ends.is_some_and(|ends| now < ends)) {
+                if ReleaseResult::of(&answer, now, ends) != ReleaseResult::Done {
                     let change = TokenChange { ends, ..TokenChange::moved(key.clone(), *token, *ticket) };
                     self.pending_releases.add_move(now, node, change, true);
                 }
