@@ -48,8 +48,8 @@ const WAITING = [
     .map((name) => `process/${name}`),
 ]
 /**
- * The files of these parts that break servers, and wait for the reactions of their clients. Two of
- * them run at a time. With three, an election in a cluster once took longer than 20 s.
+ * The files of these parts that break servers, and wait for the reactions of their clients. Three
+ * of them run at a time. Each keeps half of a processor busy.
  */
 const BREAKING = [
   'chaos',
@@ -270,12 +270,12 @@ const waiting = files.filter(isIn(WAITING))
 const breaking = files.filter(isIn(BREAKING))
 const alone = files.filter((file) => isIn(ALONE)(file) && ![...beside, ...waiting, ...breaking].includes(file))
 console.log(`\nRedis: ${redis}`)
-// These tests use a third of a processor each.
-const shared = stepOfNode('tests that share the machine', together, 5)
+// These tests use less than a fifth of a processor each.
+const shared = stepOfNode('tests that share the machine', together, 8)
 await Promise.all([shared, stepOfNode('tests that wait at the same time', beside, 1, { beside: shared })])
 // Some of these files run several of their tests at a time.
-await stepOfNode('tests that mostly wait', waiting, 4)
-await stepOfNode('tests that break servers', breaking, 2)
+await stepOfNode('tests that mostly wait', waiting, 6)
+await stepOfNode('tests that break servers', breaking, 3)
 await stepOfNode('tests that run alone', alone, 1)
 
 othersEnded?.()

@@ -83,4 +83,6 @@ const notAdopted = (reason, key, because) => (error) => {
   return lost(reason)(error)
 }
 
-const redisSaid = (locks) => `the store ${locks.stats().stores[0].store} knows nothing of it any more`
+const redisSaid = (locks) =>
+  `the store ${locks.stats().stores[0].store} knows nothing of it any more: ` +
+  'it lost the lease (a restart, a failover or an eviction), or the lock was released by force'

@@ -83,6 +83,11 @@ const MISTAKES = [
   ],
   ['client: pass', () => createLockClient({ store: 'redis://h', pass: 'x' }), unknown('pass', 'password')],
   ['client: user', () => createLockClient({ store: 'redis://h', user: 'x' }), unknown('user', 'username')],
+  [
+    'schedule: a field out of range',
+    (locks) => locks.schedule('report', '61 * * * *', noop),
+    'The "cron" argument of the schedule "report" must be a cron pattern, such as "0 3 * * *" or "@daily": Invalid value for minute: 61',
+  ],
   ['worker: two arguments', () => createLockWorker('k', noop), options('key', 'type string')],
   ['worker: nothing', () => createLockWorker(), options('key', 'undefined')],
   ['worker: work', () => createLockWorker({ ...worker, work: noop }), unknown('work', 'startWork')],

@@ -274,6 +274,10 @@ describe('store: a text that is not a URL', () => {
       `${name}://u:${SECRET}@h/db`,
       'names PostgreSQL, which is not supported yet: use redis://HOST:6379, or sqlite:PATH for the processes of one host',
     ]),
+    [
+      `HTTP://u:${SECRET}@h:6379`,
+      'has the scheme http://, which no store has: use redis://HOST:6379, or sqlite:PATH for the processes of one host',
+    ],
     ['./locks.db', file],
     ['/var/lib/locks', file],
     ['C:\\locks.db', file],
@@ -363,4 +367,16 @@ test('a client of another library under an unknown option: the error has the URL
         "{ store: 'redis://localhost:6379/2' }",
     })
   }
+})
+
+test('a lock file in a file system that takes no new files is told what to do', {
+  skip: process.platform !== 'linux' && 'needs /proc',
+}, async (t) => {
+  const locks = createLockClient('sqlite:/proc/leasehold.db')
+  atEnd(t, () => locks.close())
+  await assert.rejects(locks.tryAcquire('k'), (error) => {
+    assert.equal(error.code, 'ERR_STORE_UNAVAILABLE')
+    assert.match(error.message, /\/proc\/leasehold\.db can't be created .*: .*; name a lock file in another directory/)
+    return true
+  })
 })

@@ -165,6 +165,10 @@ test('bad options are refused when the middleware is made', (t) => {
   }
 })
 
+/** Returns an object that looks like a client of ioredis. */
+const ioredis = () =>
+  Object.assign(Object.create({ sendCommand() {} }), { status: 'ready', options: { host: 'h', password: 'secret' } })
+
 test('a missing lock client is an error that says what to pass', () => {
   const key = () => 'k'
   for (const [name, make] of [
@@ -175,6 +179,7 @@ test('a missing lock client is an error that says what to pass', () => {
       [[{ key }], 'options: the client comes before them'],
       [[undefined, { key }], 'undefined'],
       [['redis://:secret@host', { key }], 'type string'],
+      [[ioredis(), { key }], 'a client of ioredis'],
     ]) {
       assert.throws(() => make(...given), {
         code: 'ERR_INVALID_ARG_TYPE',

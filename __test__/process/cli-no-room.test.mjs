@@ -1,4 +1,5 @@
-// `leasehold run` is killed (SIGKILL) while its user may start no more processes.
+// `leasehold run` is killed or stopped while its user may start no more processes, or after such a
+// time.
 
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
@@ -6,8 +7,8 @@ import { chownSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
-import { CLI, isThere, start } from '../support/cli.mjs'
-import { now } from '../support/clock.mjs'
+import { CLI, isThere, killIfThere, start } from '../support/cli.mjs'
+import { now, until } from '../support/clock.mjs'
 import { processes } from '../support/contend.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
@@ -33,6 +34,40 @@ function reason() {
   return stdout === 'goes on\n' ? false : 'needs setpriv, prlimit and a /bin/sh that outlives a failed fork'
 }
 
+/** Runs {@link COMMAND} as that user. Resolves to its leasehold, its guard and its id. */
+async function runAsUser(t, words) {
+  const folder = temporaryFolder(t)
+  chownSync(folder, USER, USER)
+  const store = `sqlite:${join(folder, 'locks.db')}`
+  const run = [process.execPath, CLI, 'run', 'k', '-s', store, ...words, '--', 'sh', '-c', COMMAND]
+  const [file, ...args] = [...AS_USER, ...run]
+  const first = start(t, file, args)
+  const command = Number((await first.says(/^pid (\d+)$/m))[1])
+  // The command leads a group.
+  atEnd(t, () => killIfThere(-command))
+  const guard = processes().find(({ parent, args }) => parent === first.pid && args.includes('leasehold-guard'))
+  // A busy machine starts the successor before the command. Then there is no process to start.
+  const early = processes().find(({ args }) => args.endsWith(`successor.js ${guard.pid}`))
+  if (early) process.kill(early.pid, 'SIGKILL')
+  return { store, first, command, guard }
+}
+
+/** Sets how many processes that user may have when the guard starts another one. */
+const limit = ({ pid }, most) =>
+  execFileSync(AS_USER[0], [...AS_USER.slice(1), 'prlimit', '--pid', String(pid), `--nproc=${most}:`])
+
+/** Acquires the lock within `most` ms. Asserts that the command has ended before. */
+async function assertFree(t, { store, command }, most) {
+  const locks = createLockClient(store)
+  atEnd(t, () => locks.close())
+  const began = now()
+  const lease = await locks.acquire('k', { wait: most })
+  t.diagnostic(`the lock was free after ${Math.round(now() - began)} ms`)
+  assert.ok(lease.fence > 0)
+  assert.ok(!isThere(command), 'the command still ran')
+  await lease.release()
+}
+
 describe('leasehold run, killed without room for another process', { timeout: 120_000, skip: reason() }, () => {
   for (const [what, words, most] of [
     [
@@ -47,30 +82,29 @@ describe('leasehold run, killed without room for another process', { timeout: 12
     ],
   ]) {
     test(what, async (t) => {
-      const folder = temporaryFolder(t)
-      chownSync(folder, USER, USER)
-      const store = `sqlite:${join(folder, 'locks.db')}`
-      const run = [process.execPath, CLI, 'run', 'k', '-s', store, ...words, '--', 'sh', '-c', COMMAND]
-      const [file, ...args] = [...AS_USER, ...run]
-      const first = start(t, file, args)
-      const command = Number((await first.says(/^pid (\d+)$/m))[1])
-      // The command leads a group.
-      atEnd(t, () => isThere(command) && process.kill(-command, 'SIGKILL'))
-      const guard = processes().find(({ parent, args }) => parent === first.pid && args.includes('leasehold-guard'))
-      // A busy machine starts the successor before the command. Then there is no process to start.
-      const early = processes().find(({ args }) => args.endsWith(`successor.js ${guard.pid}`))
-      if (early) process.kill(early.pid, 'SIGKILL')
-      const limit = ['prlimit', '--pid', String(guard.pid), `--nproc=${LIMIT}:${LIMIT}`]
-      execFileSync(AS_USER[0], [...AS_USER.slice(1), ...limit])
-      const locks = createLockClient(store)
-      atEnd(t, () => locks.close())
-      first.signal('SIGKILL')
-      const killed = now()
-      const lease = await locks.acquire('k', { wait: most })
-      t.diagnostic(`the lock was free after ${Math.round(now() - killed)} ms`)
-      assert.ok(lease.fence > 0)
-      assert.ok(!isThere(command), 'the command still ran')
-      await lease.release()
+      const running = await runAsUser(t, words)
+      limit(running.guard, LIMIT)
+      running.first.signal('SIGKILL')
+      await assertFree(t, running, most)
     })
   }
+})
+
+describe('leasehold run, stopped after a time without room for another process', {
+  timeout: 120_000,
+  skip: reason(),
+}, () => {
+  test('the guard still ends the command', async (t) => {
+    const running = await runAsUser(t, ['--ttl', '8s', '--grace', '1s'])
+    const { first, guard } = running
+    const ringer = () =>
+      processes().find(({ parent, args }) => parent === guard.pid && args.includes('leasehold-guard'))
+    await until('the guard to wait', ringer)
+    limit(guard, LIMIT)
+    await until('the guard to find no room', () => !ringer())
+    limit(guard, 1_000)
+    await until('the guard to wait again', ringer)
+    first.signal('SIGSTOP')
+    await assertFree(t, running, 20_000)
+  })
 })

@@ -8,7 +8,7 @@ import { createRequire } from 'node:module'
 import { uptime } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { isThere } from '../support/cli.mjs'
+import { isThere, killIfThere } from '../support/cli.mjs'
 import { now, sleep, until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
@@ -69,7 +69,7 @@ const safeFor = (ms) => Math.round(uptime() * 100 + ms / 10)
 async function guard(t, words, successor, work, { ttl = TTL, env = process.env, mark, safe = [] } = {}) {
   const command = `trap : TERM; echo ready; sleep 60 & wait; kill $!; exec sleep ${work}`
   const target = spawn('/bin/sh', ['-c', command], { detached: true, stdio: ['ignore', 'pipe', 'ignore'] })
-  atEnd(t, () => isThere(target.pid) && process.kill(-target.pid, 'SIGKILL'))
+  atEnd(t, () => killIfThere(-target.pid))
   await once(target.stdout, 'data')
   const shell = startGuard(t, words, target, { script: SCRIPT, safe: 0, ttl, successor, env })
   await once(shell.stdout, 'data')
@@ -132,7 +132,7 @@ describe('the guard of leasehold run', { timeout: 120_000, skip: process.platfor
           detached: true,
           stdio: ['ignore', 'pipe', 'ignore'],
         })
-        atEnd(t, () => isThere(target.pid) && process.kill(-target.pid, 'SIGKILL'))
+        atEnd(t, () => killIfThere(-target.pid))
         let said = ''
         target.stdout.on('data', (text) => {
           said += text

@@ -44,11 +44,11 @@ async function assertContinued({ first }, message) {
 const skip = process.platform === 'linux' ? false : 'needs /proc'
 describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, () => {
   for (const [ttl, what, wrap] of [
-    // With less than 5 s, the successor starts before the command.
+    // With less than 8 s, the successor starts before the command.
     [4_000, 'the command', []],
     [4_000, 'a process in another session', SETSID],
-    [6_000, 'the command', []],
-    [6_000, 'a process in another session', SETSID],
+    [8_000, 'the command', []],
+    [8_000, 'a process in another session', SETSID],
   ]) {
     test(`with a ttl of ${ttl} ms, ${what} has time to clean up before the next command begins`, async (t) => {
       const words = ['--ttl', `${ttl}ms`, '--grace', '30s']

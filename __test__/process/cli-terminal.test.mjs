@@ -6,7 +6,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
-import { CLI, isThere, leasehold } from '../support/cli.mjs'
+import { CLI, isThere, killIfThere, leasehold } from '../support/cli.mjs'
 import { until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
@@ -25,7 +25,7 @@ function open(t) {
 }
 
 function kill(pid) {
-  if (isThere(pid)) process.kill(pid, 'SIGKILL')
+  killIfThere(pid)
 }
 
 const skip = process.platform === 'win32' && 'Windows has no such terminals'

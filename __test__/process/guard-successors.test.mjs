@@ -7,7 +7,7 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { leasehold, start } from '../support/cli.mjs'
+import { killIfThere, leasehold, start } from '../support/cli.mjs'
 import { until } from '../support/clock.mjs'
 import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
 import { atEnd } from '../support/endings.mjs'
@@ -29,7 +29,7 @@ const successorOf = (guard) =>
 /** Stops a successor, and kills it when the test is over. */
 function stop(t, pid) {
   process.kill(pid, 'SIGSTOP')
-  atEnd(t, () => processes().some((other) => other.pid === pid) && process.kill(pid, 'SIGKILL'))
+  atEnd(t, () => killIfThere(pid))
 }
 
 const skip = process.platform === 'linux' ? false : 'needs /proc'
@@ -135,10 +135,10 @@ describe('leasehold run, killed', { skip, timeout: 240_000, concurrency: 2 }, ()
 describe('the guard of leasehold run', { skip, timeout: 60_000 }, () => {
   test('its successor starts before the command if the ttl is short, or leasehold took long to start', () => {
     for (const [ttl, startup, before] of [
-      [4_999, 0, true],
-      [5_000, 100, false],
-      [5_000, 800, false],
-      [5_000, 850, true],
+      [7_999, 0, true],
+      [8_000, 100, false],
+      [8_000, 1_300, false],
+      [8_000, 1_350, true],
       [10_000, 850, false],
       [10_000, 1_700, true],
       [3_600_000, 60_000, false],
@@ -151,7 +151,7 @@ describe('the guard of leasehold run', { skip, timeout: 60_000 }, () => {
     skip: process.versions.bun ? 'Bun ignores --require in NODE_OPTIONS' : false,
   }, async (t) => {
     const env = { NODE_OPTIONS: `--require ${SLOW_START}` }
-    const words = ['run', 'k', '-s', storeOf(t), '--ttl', '6s', '--', 'sh', '-c', 'echo runs; exec sleep 60']
+    const words = ['run', 'k', '-s', storeOf(t), '--ttl', '9s', '--', 'sh', '-c', 'echo runs; exec sleep 60']
     const running = leasehold(t, words, env)
     await running.says(/runs/)
     assert.ok(successorOf(guardOf(running.pid)), 'no successor runs')
@@ -183,7 +183,7 @@ describe('the guard of leasehold run', { skip, timeout: 60_000 }, () => {
     await reporter.says(/watched/)
     const guard = guardOf(reporter.pid)
     process.kill(guard.pid, 'SIGSTOP')
-    atEnd(t, () => processes().some(({ pid }) => pid === guard.pid) && process.kill(guard.pid, 'SIGKILL'))
+    atEnd(t, () => killIfThere(guard.pid))
     reporter.signal('SIGUSR2')
     assert.deepEqual(await reporter.exited, { code: 0, signal: null })
     process.kill(guard.pid, 'SIGCONT')

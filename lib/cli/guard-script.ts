@@ -36,12 +36,13 @@ const RENEWED_WITHIN = 125
 // reports, and its `read` does not end. So a subshell, ring, sends SIGURG when the lock is safe for
 // less than 1 s. It repeats the signal every second, because a shell misses a signal that arrives
 // just before its `read`. The signal ends the `read`, and the script acts as if leasehold were
-// gone. If the command is stopped, too (Ctrl-Z), the script leaves the command alone: leasehold
-// ends it when both go on. It also leaves alone a command that has ended by itself. The successor
-// that leasehold started does not see the end of its input, so the script sends SIGURG to it, too.
-// The successor needs time to adopt the lock. So the script then counts the lock as safe for
-// longer: for half of the time by which `short` exceeds RENEWED_WITHIN.
-// If another process has got the id of the script meanwhile, SIGURG does nothing to it by default.
+// gone. If the system has no room for the subshell, or for its `sleep`, the script tries again
+// after the next report. If the command is stopped, too (Ctrl-Z), the script leaves the command
+// alone: leasehold ends it when both go on. It also leaves alone a command that has ended by
+// itself. The successor that leasehold started does not see the end of its input, so the script
+// sends SIGURG to it, too. The successor needs time to adopt the lock. So the script then counts
+// the lock as safe for longer: for half of the time by which `short` exceeds RENEWED_WITHIN. If
+// another process has got the id of the script meanwhile, SIGURG does nothing to it by default.
 //
 // The script sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`,
 // and others read a negative ID without `--` as an option of `kill -s`.
@@ -133,6 +134,8 @@ ring() {
     kill -URG "$$" || exit
     set -- 1
   done
+  # Without a process that waits, ring at once rather than never.
+  [ -n "$over" ] || kill -URG "$$"
 }
 arm() {
   hush
@@ -171,12 +174,14 @@ while read -r line || { line= && [ -n "$rang" ]; }; do
   ?*)
     safe=$line
     echo reported
+    [ -n "$ringer" ] || arm
     ;;
   esac
   [ -n "$rang" ] || continue
   rang=
   clock && [ "$now" -lt $((safe - 100)) ] && arm && continue
   halted "$PPID" && ! halted "\${target#-}" Z && ending=1 && echo ${ENDING} && break
+  arm
 done
 hush
 trap '' URG

@@ -26,11 +26,12 @@ import { uptime } from './uptime'
 
 /**
  * The ttl, in ms, below which the successor starts before the command. When leasehold is killed, at
- * least two thirds of the ttl are left. If this is smaller, a busy machine starts the successor so
- * late that the guard ends the command first; if it is larger, more commands pay for the
+ * least two thirds of the ttl are left. When it is stopped (SIGSTOP), the guard notices that about
+ * 1 s before only a third is left. If SHORT_TTL is smaller, a busy machine starts the successor so
+ * late that the guard kills the command first; if it is larger, more commands pay for the
  * successor's 50 MB of memory.
  */
-const SHORT_TTL = 5_000
+const SHORT_TTL = 8_000
 
 /**
  * The longest start of leasehold, as a part of the ttl, after which the successor starts only when

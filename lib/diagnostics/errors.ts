@@ -175,8 +175,8 @@ export function notAdoptedError(
 function missingFrom(store: api.StoreIdentity): string {
   const missing = `${placeOf(store)} knows nothing of it any more`
   if (store.kind === 'memory') return `${missing}: the lock was released by force`
-  if (store.kind !== 'sqlite') return missing
-  return `${missing}: the file was removed or replaced, or the lock was released by force`
+  if (store.kind === 'sqlite') return `${missing}: the file was removed or replaced, or the lock was released by force`
+  return `${missing}: it lost the lease (a restart, a failover or an eviction), or the lock was released by force`
 }
 
 /** Names a store in a sentence. */

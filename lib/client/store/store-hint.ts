@@ -20,7 +20,9 @@ const FORMS: Readonly<Record<string, string>> = {
 const ALIASES: Readonly<Record<string, string>> = {
   cluster: 'redis-cluster',
   file: 'sqlite',
+  keydb: 'redis',
   sentinel: 'redis-sentinel',
+  sqlite3: 'sqlite',
   tcp: 'redis',
   tls: 'rediss',
   unix: 'redis+unix',
@@ -41,9 +43,12 @@ const TEXTS: Readonly<Record<string, string>> = {
   sqlite: 'is only the scheme of a store: write sqlite:PATH',
 }
 
+/** The schemes of servers that are no store. No other text is shown: it may be a password. */
+const OTHERS = 'http https mysql mariadb mongodb mongodb+srv amqp amqps nats etcd memcached ws wss'.split(' ')
+
 const POSTGRES: readonly string[] = ['postgres', 'postgresql']
-const INSTEAD_OF_POSTGRES =
-  'which is not supported yet: use redis://HOST:6379, or sqlite:PATH for the processes of one host'
+const INSTEAD = 'use redis://HOST:6379, or sqlite:PATH for the processes of one host'
+const INSTEAD_OF_POSTGRES = `which is not supported yet: ${INSTEAD}`
 
 const SCHEME = /^([a-z][a-z0-9+.-]*):/i
 /**
@@ -71,6 +76,7 @@ export function storeHint(text: string): string | undefined {
   if (scheme !== undefined && (text.startsWith('//', scheme.length + 1) || scheme === 'file')) {
     const meant = ALIASES[scheme] ?? nearest(scheme, Object.keys(FORMS))
     if (POSTGRES.includes(scheme)) return `names PostgreSQL, ${INSTEAD_OF_POSTGRES}`
+    if (OTHERS.includes(scheme)) return `has the scheme ${scheme}://, which no store has: ${INSTEAD}`
     return meant && `has an unknown scheme: did you mean ${FORMS[meant]}?`
   }
   if (PATH.test(text)) return 'has no scheme: if it is the path of a file, write sqlite:PATH'

@@ -3,6 +3,7 @@
 
 import type * as api from '../../../index'
 import type { RequestLockOptions } from '../../../types/http'
+import { foreignClient } from '../../client/store/foreign-client'
 import { parseAcquire } from '../../lock/acquire-options'
 import { lockRequest } from '../../lock/lock-request'
 import {
@@ -36,7 +37,8 @@ export function checkLocks(given: unknown, caller: string): asserts given is api
   const like = typeof withLock === 'function' && typeof inspect === 'function'
   if (like) return
   const { key } = Object(given) as Partial<Options>
-  const received = key === undefined ? undefined : 'options: the client comes before them'
+  const foreign = foreignClient(given)?.what
+  const received = foreign ?? (key === undefined ? undefined : 'options: the client comes before them')
   throw badType('locks', `the client that createLockClient() returns: ${caller}(locks, { key: … }, …)`, given, received)
 }
 

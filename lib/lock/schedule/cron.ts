@@ -13,13 +13,16 @@ const SECOND = 1_000
 export class Cron {
   readonly #croner: Croner
 
-  /** Throws if `pattern` is no cron pattern or never comes true, or if `timeZone` is unknown. */
-  constructor(pattern: string, timeZone: string) {
+  /**
+   * Throws if `pattern` is no cron pattern or never comes true, or if `timeZone` is unknown.
+   * `schedule` is the name of the schedule.
+   */
+  constructor(schedule: string, pattern: string, timeZone: string) {
     if (typeof pattern !== 'string') throw badType('cron', 'a cron pattern, such as "0 3 * * *"', pattern)
     checkText('cron', pattern, 1, LONGEST)
     checkTimeZone(timeZone)
-    this.#croner = parse(pattern, timeZone)
-    if (this.next(Date.now()) === undefined) throw badValue('The "cron" argument is a pattern that never comes true')
+    this.#croner = parse(schedule, pattern, timeZone)
+    if (this.next(Date.now()) === undefined) throw noPattern(schedule, 'it never comes true')
   }
 
   /** Returns the first tick after `after`, both in ms since 1970; `undefined` if there is none. */
@@ -53,11 +56,11 @@ function checkTimeZone(given: unknown): void {
   }
 }
 
-function parse(pattern: string, timeZone: string): Croner {
+function parse(schedule: string, pattern: string, timeZone: string): Croner {
   // croner also takes dates. A date is no cron pattern, and whether it is past depends on the time
   // of the call.
   const fields = pattern.trim().split(/\s+/).length
-  if (fields < 5 && !pattern.trim().startsWith('@')) throw noPattern('it has too few fields')
+  if (fields < 5 && !pattern.trim().startsWith('@')) throw noPattern(schedule, 'it has too few fields')
   // Load croner only for programs with schedules.
   const croner: typeof import('croner') = require('croner')
   try {
@@ -66,10 +69,11 @@ function parse(pattern: string, timeZone: string): Croner {
     const options = { __proto__: null, timezone: timeZone, fixedTimeRule: 'no-wildcard', paused: true } as const
     return new croner.Cron(pattern, options)
   } catch (error) {
-    throw noPattern((error as Error).message.replace(/^CronPattern: /, '').slice(0, 200), error)
+    throw noPattern(schedule, (error as Error).message.replace(/^CronPattern: /, '').slice(0, 200), error)
   }
 }
 
-function noPattern(why: string, cause?: unknown): TypeError {
-  return badValue(`The "cron" argument must be a cron pattern, such as "0 3 * * *" or "@daily": ${why}`, cause)
+function noPattern(schedule: string, why: string, cause?: unknown): TypeError {
+  const expected = 'must be a cron pattern, such as "0 3 * * *" or "@daily"'
+  return badValue(`The "cron" argument of the schedule ${quote(schedule)} ${expected}: ${why}`, cause)
 }

@@ -74,7 +74,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     client.checkNames(name)
     onceKeyOf(name, LONGEST_ID)
     const { timeZone, ...settings } = parseSchedule(options, onceContext)
-    const ticks = new Cron(cron, timeZone)
+    const ticks = new Cron(name, cron, timeZone)
     checkFunction('fn', job)
     client.checkOpen(name)
     // One of two schedules with the same ticks would never run, without an error.

@@ -157,7 +157,13 @@ fn unusable(path: &Path, error: &dyn Display) -> StoreError {
         (_, Ok(found)) if !found.is_dir() => {
             not_done(StoreErrorKind::Unreachable, format!("{} is not a directory", directory.display()))
         }
-        _ => blocked(directory, path).unwrap_or_else(|| failed(StoreErrorKind::Unreachable, path, error)),
+        _ => blocked(directory, path).unwrap_or_else(|| {
+            let message = format!(
+                "the lock file {shown} can't be created ({error}): its file system may take no new files; name a lock file \
+                 in another directory"
+            );
+            not_done(StoreErrorKind::Unreachable, message)
+        }),
     }
 }
 
