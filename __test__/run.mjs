@@ -230,6 +230,8 @@ const typesChecked = whole || chosen.includes('types') ? checkTypes() : undefine
 let simulation
 /** Resolves when the other tests have ended. */
 let othersEnded
+/** Resolves when the other programs of the Rust tests have ended. */
+let rustEnded
 if (whole && !skipRust) {
   // The tests mostly wait for clocks and servers.
   env.RUST_TEST_THREADS ??= '6'
@@ -244,7 +246,10 @@ if (whole && !skipRust) {
       await runProgram(program, [], { beside: Promise.resolve() })
     }
   }
-  await Promise.all([lane(), lane(), lane()])
+  const lanes = [lane(), lane(), lane()]
+  rustEnded = Promise.all(lanes)
+  // The last programs mostly wait, so Node's tests begin when one of the lanes has ended.
+  await Promise.race(lanes)
 }
 await typesChecked
 /** Runs test files, `atOnce` at a time. */
@@ -272,7 +277,7 @@ const alone = files.filter((file) => isIn(ALONE)(file) && ![...beside, ...waitin
 console.log(`\nRedis: ${redis}`)
 // These tests use less than a fifth of a processor each.
 const shared = stepOfNode('tests that share the machine', together, 8)
-await Promise.all([shared, stepOfNode('tests that wait at the same time', beside, 1, { beside: shared })])
+await Promise.all([shared, stepOfNode('tests that wait at the same time', beside, 1, { beside: shared }), rustEnded])
 // Some of these files run several of their tests at a time.
 await stepOfNode('tests that mostly wait', waiting, 6)
 await stepOfNode('tests that break servers', breaking, 3)

@@ -1,4 +1,4 @@
-//! Decides when to renew a lease, and when to stop trying.
+//! Decides when to renew a lease, and when to try again after a failure.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub type Jitter = f64;
 
 /// Returns when a lease is renewed for the first time after a granted request that was sent at
 /// `sent`: after a third of its ttl, or up to a tenth of that earlier. Two more chances fit in
-/// before the deadline.
+/// before the deadline, even if each of them gets no answer in time.
 pub fn next(sent: Instant, ttl: Ttl, jitter: Jitter) -> Instant {
     sent + (ttl.as_duration() / 3).mul_f64(1.0 - 0.1 * jitter)
 }
