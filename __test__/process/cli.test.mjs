@@ -238,7 +238,7 @@ describe('leasehold', { timeout: 120_000 }, () => {
     [['bench', '--parallel', '1'], /: --parallel takes a whole number, 2 to 1000$/m],
     [['ls', '--store', 'redis://a,redis://b,redis://c'], /"store" .* commas .*--store for each/],
     [['ls', '--store', 'redis://a redis://b redis://c'], /"store" .* blanks .*--store for each/],
-    [['ls', '--store', 'mysql://x'], /the scheme of a store/],
+    [['ls', '--store', 'mysql://x'], /has the scheme mysql:\/\/, which no store has/],
     [['--json', 'ls'], /a command comes before its options/],
   ]) {
     test(`wrong usage is reported in one line: ${words.join(' ')}`, async (t) => {
