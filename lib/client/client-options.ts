@@ -1,4 +1,4 @@
-// The options of a client and of its methods. See types/client.d.ts for their meaning.
+// The options of a client and of its methods. See types/client-options.d.ts for their meaning.
 
 import { hostname } from 'node:os'
 import { threadId } from 'node:worker_threads'

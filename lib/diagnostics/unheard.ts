@@ -6,7 +6,7 @@ import { printable } from '../util/printable'
 import { withoutLogins } from '../util/without-logins'
 import { emitWarning, MOST_OF_LINE } from './warning'
 
-/** The code of the warning: see LockClientEvents in types/client.d.ts. */
+/** The code of the warning: see LockClientEvents in types/client-events.d.ts. */
 const CODE = 'LEASEHOLD_UNHEARD_ERROR'
 
 /** Describes an emitter, and what failed. */

@@ -195,7 +195,10 @@ export const Phase = {
   Closed: 8,
 } as const
 
-/** Why a request to a store failed. From `Denied` on, the error does not pass by itself. */
+/**
+ * Why a request to a store failed. The errors from `Denied` on do not pass by themselves,
+ * except some of a quorum.
+ */
 export const ErrorKind = {
   /** No connection. */
   Unreachable: 0,

@@ -200,7 +200,8 @@ numbers! {
         Closed = 8,
     }
 
-    /// Why a request to a store failed. From `Denied` on, the error does not pass by itself.
+    /// Why a request to a store failed. The errors from `Denied` on do not pass by themselves,
+    /// except some of a quorum.
     enum ErrorKind {
         /// No connection.
         Unreachable = 0,

@@ -27,12 +27,12 @@ pub use self::refusals::Kind;
 use self::refusals::Refusals;
 use super::{StoreError, StoreErrorKind};
 
-/// The longest pause before the first probe. The pause doubles with each probe that fails, up to
-/// [`LONGEST_PAUSE`]. If this is larger, a short outage lasts longer for callers; if it is smaller,
-/// a server that is down gets more pings.
+/// The pause before the first probe; chance shortens it. It doubles with each probe that fails, up
+/// to [`LONGEST_PAUSE`]. If this is larger, a short outage lasts longer for callers; if it is
+/// smaller, a server that is down gets more pings.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
-/// The longest pause between two probes. Together with the pause of a caller that asks again,
-/// service is back within a second of the server. If this is larger, service is back later; if it
+/// The longest pause between two probes. With it and the pause of a caller that asks again, callers
+/// are served within a second after the server is back. If this is larger, they wait longer; if it
 /// is smaller, a server that is down gets more pings.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 

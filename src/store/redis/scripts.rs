@@ -2,8 +2,8 @@
 //!
 //! The scripts share parts, such as the rules of the contract and the texts in which the keys hold
 //! a lock's data. `--[[include rules]]` stands for the part `scripts/parts/rules.lua`. A script has
-//! each part once: the second include of a part adds nothing. So the first include has to be in a
-//! block around the second.
+//! each part once: the second include of a part adds nothing. So the first include must not be in
+//! a block that ends before the second.
 
 use std::sync::LazyLock;
 use std::time::Duration;
