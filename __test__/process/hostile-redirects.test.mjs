@@ -1,10 +1,11 @@
-// Checks what a hostile node of a cluster costs. It redirects each request to another place, and
-// has no map of the slots.
+// Checks what a hostile node of a cluster, or a hostile sentinel, costs. The node redirects each
+// request to another place, and has no map of the slots. The sentinel names another master all the
+// time.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
-import { now, sleep } from '../support/clock.mjs'
+import { now, sleep, until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { bulk, list, startFakeRedis } from '../support/fake-redis.mjs'
 import { storeNames } from '../support/stores.mjs'
@@ -74,5 +75,57 @@ describe('hostile redirects', { skip: !storeNames.includes('redis'), timeout: 60
     t.diagnostic(`${redirects} redirects, ${maps} questions for the map, at most ${most} connections to those places`)
     assert.ok(redirects > 100, `${redirects} redirects`)
     assert.ok(most < MOST, `${most} connections`)
+  })
+
+  test('a sentinel that names another master all the time costs few connections', async (t) => {
+    let [connections, switches, current] = [0, 0, 0]
+    const says = {
+      HELLO: () => {
+        connections++
+        return undefined
+      },
+    }
+    const masters = [await startFakeRedis(t, says), await startFakeRedis(t, says)]
+    const master = () => ['127.0.0.1', String(masters[current])]
+    const pairs = (record) => list(...Object.entries(record).flat().map(bulk))
+    const listeners = new Set()
+    const port = await startFakeRedis(t, {
+      INFO: () => bulk('redis_version:7.0.15\r\nredis_mode:sentinel\r\nrun_id:fa4e\r\n'),
+      SENTINEL: ([, question]) => {
+        const asked = question.toLowerCase()
+        if (asked === 'get-master-addr-by-name') return list(...master().map(bulk))
+        if (asked === 'master') return pairs({ ip: master()[0], port: master()[1], flags: 'master' })
+        return asked === 'myid' ? bulk('5e47') : list()
+      },
+      SUBSCRIBE: (channels, socket) => {
+        listeners.add(socket)
+        socket.on('close', () => listeners.delete(socket))
+        return channels
+          .slice(1)
+          .map((channel, i) => `>3\r\n${bulk('subscribe')}${bulk(channel)}:${i + 1}\r\n`)
+          .join('')
+      },
+    })
+    const locks = createLockClient({ store: `redis-sentinel://127.0.0.1:${port}/main`, storeTimeout: 1_000 })
+    locks.on('error', () => {})
+    atEnd(t, () => locks.close())
+    await locks.tryAcquire('k').catch(() => {})
+    await until('the client to listen', () => listeners.size > 0)
+    const [before, end] = [connections, now() + SECONDS * 1_000]
+    while (now() < end) {
+      const [, old] = master()
+      current = 1 - current
+      switches++
+      const message = `main 127.0.0.1 ${old} ${master().join(' ')}`
+      for (const socket of listeners) {
+        socket.write(`>3\r\n${bulk('message')}${bulk('+switch-master')}${bulk(message)}`)
+      }
+      await sleep(2)
+    }
+    const made = connections - before
+    t.diagnostic(`${switches} switches, ${made} connections`)
+    assert.ok(switches > 500, `${switches} switches`)
+    // A task connects once in 100 ms, and may need two connections.
+    assert.ok(made > 0 && made < SECONDS * 40, `${made} connections`)
   })
 })

@@ -98,14 +98,21 @@ impl RedisStore {
             State::Connecting(_) | State::Apart => *state = State::Apart,
         }
         drop(state);
+        let until = Instant::now() + PATIENCE;
+        // A sentinel can name ever other masters. Then one task connects after each pause.
+        if self.reconnects_until.replace(Some(until)).is_some() {
+            return;
+        }
         let me = self.me.clone();
         self.spawn(async move {
-            let end = Instant::now() + PATIENCE;
-            while Instant::now() < end {
+            loop {
                 let Some(store) = me.upgrade() else { return };
                 let limit = TimeLimit { deadline: Instant::now() + ATTEMPT, timeout: ATTEMPT };
-                if store.link(limit).await.is_ok() {
-                    return;
+                let _ = store.link(limit).await;
+                let has_link = matches!(&*store.state.borrow(), State::Connected(_));
+                let is_late = store.reconnects_until.get().is_none_or(|until| until <= Instant::now());
+                if has_link || is_late {
+                    return store.reconnects_until.set(None);
                 }
                 drop(store);
                 sleep(PAUSE).await;
@@ -294,6 +301,7 @@ impl RedisStore {
     pub(super) fn stop_following(&self) {
         *self.tasks.borrow_mut() = JoinSet::new();
         self.repeats.set(false);
+        self.reconnects_until.set(None);
         self.listens.set(false);
         self.master_tracker.survey(|survey| *survey = Survey::default());
     }

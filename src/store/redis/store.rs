@@ -48,6 +48,8 @@ pub struct RedisStore {
     pub(super) releases: RefCell<Releases>,
     /// True while a task repeats releases at the new master.
     pub(super) repeats: Cell<bool>,
+    /// When the task gives up that connects to the new master; `None` if no such task runs.
+    pub(super) reconnects_until: Cell<Option<Instant>>,
     /// The tasks in the background. They end when the store closes.
     pub(super) tasks: RefCell<JoinSet<()>>,
     /// This store, for its tasks.
@@ -79,6 +81,7 @@ impl RedisStore {
             listens: Cell::new(false),
             releases: RefCell::default(),
             repeats: Cell::new(false),
+            reconnects_until: Cell::new(None),
             tasks: RefCell::default(),
             me: me.clone(),
         })
