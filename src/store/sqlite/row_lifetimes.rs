@@ -118,22 +118,18 @@ impl<'a> RowLifetimes<'a> {
         let is_possible = is_named || ends.since(self.now) <= ttl;
         let is_this = is_possible && (boot == own || kernel.is_only());
         let may_be_this = is_this || is_possible && boot::may_be_one(boot, own);
-        match () {
-            () if is_this => by_time,
-            () if owner.is_nil() => {
-                if may_be_this {
-                    by_time
-                } else {
-                    self.outlives(span)
-                }
-            }
-            () if is_place && may_be_this => by_time,
-            // If the row is of an earlier boot, its owner's file is missing or unlocked. A live
-            // owner means that there may be two kernels.
-            () if self.look_up_owner(owner) == Some(true) => RowStatus::Believed,
-            () if may_be_this => by_time,
-            () => RowStatus::Over,
+        if is_this || may_be_this && (owner.is_nil() || is_place) {
+            return by_time;
         }
+        if owner.is_nil() {
+            return self.outlives(span);
+        }
+        // If the row is of an earlier boot, its owner's file is missing or unlocked. A live owner
+        // means that there may be two kernels.
+        if self.look_up_owner(owner) == Some(true) {
+            return RowStatus::Believed;
+        }
+        if may_be_this { by_time } else { RowStatus::Over }
     }
 
     /// Returns whether a row of no process goes on in this boot. The time that the machine was off
