@@ -41,8 +41,8 @@ impl<Id: Ord + Copy> Timers<Id> {
         self.heap.pop().map(|Reverse(entry)| entry)
     }
 
-    /// Removes the entries that `is_live` denies, if they are the majority: only `live` things can
-    /// be scheduled. Each lease that ends within a third of its ttl leaves a stale entry, and there
+    /// Removes the entries for which `is_live` returns false, if they are the majority. At most
+    /// `live` entries are not. Each lease that ends within a third of its ttl leaves a stale entry, and there
     /// may be hundreds of thousands of them in a second. Removing them together keeps the cost of
     /// each constant.
     pub fn compact(&mut self, live: usize, is_live: impl Fn(Instant, Id) -> bool) {

@@ -137,8 +137,8 @@ impl Coordinator {
         if let Request::Acquire(AcquireRequest { mode: Mode::Shared { most }, .. }) = &request
             && *most != u32::MAX
         {
-            let message = "a quorum has no semaphores: two majorities need not have the same node in common with a third, \
-                           so their permits can't be counted; use one server";
+            let message = "a quorum has no semaphores: no node of a quorum sees all leases, so permits can't be counted; use \
+                           one server";
             let error = StoreError::not_done(StoreErrorKind::Unsupported, message);
             return self.settle(now, batch, index, request.key().cloned(), Err(error));
         }

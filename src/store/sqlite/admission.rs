@@ -207,7 +207,7 @@ impl FileThread {
             fence(Ordering::SeqCst);
             let except = self.owner.as_ref().map(Owner::id);
             let scan = owners::scan(&place.owners, except, &ids, &place.kernel).map_err(failed)?;
-            // If two stores see each other, the names of the files of one lead elsewhere by now.
+            // If two stores see each other, the file names of one of them now lead to other files.
             if self.session.as_ref().is_some_and(Session::is_moved) {
                 return Err(SessionError::Moved);
             }
