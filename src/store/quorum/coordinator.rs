@@ -29,7 +29,6 @@ use super::nodes::Nodes;
 use super::other_adopters::OtherAdopters;
 use super::pending_releases::{MoveResult, PendingReleases, TokenChange};
 use super::quorum_availability::QuorumAvailability;
-use super::release_result::ReleaseResult;
 use super::repairs::Repairs;
 use super::ticket_ends::TicketEnds;
 use super::vote_round::VoteRound;
@@ -211,13 +210,10 @@ impl Coordinator {
         let Some((node, tags, trusted)) = self.call_queue.answered(call) else { return };
         debug_assert_eq!(tags.len(), answers.len(), "a node answers each request once");
         if let Some(CallTag::PendingRelease) = tags.first() {
-            let ends = self.pending_releases.ends(node);
-            let result = |(answer, ends)| ReleaseResult::of(answer, now, ends);
-            let results: Vec<ReleaseResult> = answers.iter().zip(ends).map(result).collect();
             let said: Vec<MoveResult> = answers.iter().map(said).collect();
             self.pending_releases.said(now, node, &said);
             let jitter = self.rng.f64();
-            self.pending_releases.answered(now, node, &results, jitter);
+            self.pending_releases.answered(now, node, &answers, jitter);
         } else {
             for (tag, answer) in tags.into_iter().zip(answers) {
                 let answer = if trusted { answer } else { self.outdated(node, tag, answer) };

@@ -212,6 +212,22 @@ impl LeaseNodes {
         self.adopted.remove(token);
     }
 
+    /// Returns true if the lease of `token` was adopted and no longer counts as adopted.
+    pub fn is_detaching(&self, token: Token) -> bool {
+        let tracked = self.leases.get(&token);
+        tracked.is_some_and(|tracked| tracked.terms.ticket.is_some()) && !self.adopted.contains(token)
+    }
+
+    /// Notes that the lease of `token`, which was adopted, was not detached. It counts as adopted
+    /// again.
+    pub fn not_detached(&mut self, token: Token) {
+        if self.is_detaching(token)
+            && let Some(tracked) = self.leases.get(&token)
+        {
+            self.adopted.set(token, tracked.ends());
+        }
+    }
+
     /// Returns the adopted leases that have ended without a release. The caller has to
     /// [forget](LeaseNodes::forget) or to [postpone](LeaseNodes::postpone) them: until then, they
     /// stay tracked.

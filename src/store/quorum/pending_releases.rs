@@ -15,6 +15,7 @@ use super::release_result::ReleaseResult;
 use crate::lease::in_doubt::InDoubt;
 use crate::lease::{Instant, Key, Token};
 use crate::mutants::{self, Mutant};
+use crate::store::Answer;
 
 /// The first pause after a failure; it doubles up to [`LONGEST_PAUSE`].
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
@@ -65,6 +66,9 @@ pub struct TokenChange {
     /// When the released lease, or the ticket `to`, ends at the node; `None` if that is not known.
     /// If the node refuses the change, the change is repeated until then.
     pub ends: Option<Instant>,
+    /// For how long the lease may live after the node has answered, if `ends` is not known: by
+    /// then, the node has carried out the request that created the lease.
+    pub life: Option<Duration>,
 }
 
 /// Says what a node answered to a pending release.
@@ -76,9 +80,14 @@ pub enum MoveResult {
 }
 
 impl TokenChange {
+    /// Returns the release of `token`.
+    pub fn release(key: Key, token: Token) -> Self {
+        Self { key, token, to: None, release: false, ticket: false, ends: None, life: None }
+    }
+
     /// Returns the move of a lease from `token` to `to`.
     pub fn moved(key: Key, token: Token, to: Token) -> Self {
-        Self { key, token, to: Some(to), release: false, ticket: false, ends: None }
+        Self { to: Some(to), ..Self::release(key, token) }
     }
 
     /// Returns the move of a lease from a used ticket to its adopter.
@@ -131,10 +140,6 @@ pub struct PendingReleases {
     moves: bool,
 }
 
-fn released(key: &Key, token: Token) -> TokenChange {
-    TokenChange { key: key.clone(), token, to: None, release: false, ticket: false, ends: None }
-}
-
 impl PendingReleases {
     pub fn new(nodes: usize) -> Self {
         Self { nodes: (0..nodes).map(|_| NodeReleases::default()).collect(), moves: false }
@@ -159,18 +164,18 @@ impl PendingReleases {
         let node_releases = &mut self.nodes[node];
         let is_straggler = node_releases.in_doubt.settle(now, token);
         if failed || is_straggler {
-            let change = TokenChange { ends, ..released(key, token) };
+            let change = TokenChange { ends, ..TokenChange::release(key.clone(), token) };
             node_releases.add(now, change, is_straggler, SHORTEST_PAUSE);
         }
     }
 
-    /// Adds for `node` the release of `token`, which may have a lease or a place there.
+    /// Adds for `node` the release of a token, which may have a lease or a place there.
     /// `is_straggler` says that the request that creates it may still be on its way.
-    pub fn add(&mut self, now: Instant, node: usize, key: &Key, token: Token, is_straggler: bool) {
+    pub fn add(&mut self, now: Instant, node: usize, release: TokenChange, is_straggler: bool) {
         let node_releases = &mut self.nodes[node];
-        let is_straggler = node_releases.in_doubt.settle(now, token) || is_straggler;
+        let is_straggler = node_releases.in_doubt.settle(now, release.token) || is_straggler;
         // Release it at once: until then, it may keep the lock from other clients.
-        node_releases.add(now, released(key, token), is_straggler, Duration::ZERO);
+        node_releases.add(now, release, is_straggler, Duration::ZERO);
     }
 
     /// Adds `change` for `node`, which may hold the lease for a claim or an adopter. `is_straggler`
@@ -201,8 +206,10 @@ impl PendingReleases {
                 }
             }
             if let Some(key) = sent {
-                let change =
-                    to.map_or_else(|| released(&key, token), |to| TokenChange::moved(key.clone(), token, to));
+                let change = to.map_or_else(
+                    || TokenChange::release(key.clone(), token),
+                    |to| TokenChange::moved(key.clone(), token, to),
+                );
                 node_releases.add(now, change, true, Duration::ZERO);
             }
         }
@@ -219,7 +226,10 @@ impl PendingReleases {
                 (MoveResult::Claimed(token), _) if !change.is_void() => {
                     follow.push(TokenChange { token: *token, ticket: false, ..change.clone() });
                 }
-                (MoveResult::Moved, Some(to)) if change.release => follow.push(released(&change.key, to)),
+                (MoveResult::Moved, Some(to)) if change.release => {
+                    let ends = change.ends;
+                    follow.push(TokenChange { ends, ..TokenChange::release(change.key.clone(), to) });
+                }
                 _ => {}
             }
         }
@@ -244,26 +254,30 @@ impl PendingReleases {
         due
     }
 
-    /// Returns for each change that is on its way to `node` when its lease ends there, if that is
-    /// known.
-    pub fn ends(&self, node: usize) -> Vec<Option<Instant>> {
-        self.nodes[node].in_flight.iter().map(|pending| pending.change.ends).collect()
-    }
-
-    /// Takes the `results` of what was due at `node`. A refusal says nothing about other changes,
-    /// so only a failure delays them. `jitter` is from 0 to 1.
-    pub fn answered(&mut self, now: Instant, node: usize, results: &[ReleaseResult], jitter: f64) {
+    /// Takes the `answers` of `node` to what was due. A refusal says nothing about other changes, so
+    /// only a failure delays them. `jitter` is from 0 to 1.
+    pub fn answered(&mut self, now: Instant, node: usize, answers: &[Answer], jitter: f64) {
         let node_releases = &mut self.nodes[node];
-        let any_failed = results.contains(&ReleaseResult::Failed);
+        let in_flight = std::mem::take(&mut node_releases.in_flight);
+        let ends = in_flight
+            .iter()
+            .map(|PendingRelease { change, .. }| change.ends.or_else(|| change.life.map(|life| now + life)));
+        let results: Vec<_> = answers
+            .iter()
+            .zip(ends)
+            .map(|(answer, ends)| (ReleaseResult::of(answer, now, ends), ends))
+            .collect();
+        let any_failed = results.iter().any(|(result, _)| *result == ReleaseResult::Failed);
         node_releases.failures = if any_failed { node_releases.failures + 1 } else { 0 };
         let jittered = |pause: Duration| pause.mul_f64(0.5 + 0.5 * jitter);
         let pause = SHORTEST_PAUSE.saturating_mul(1 << node_releases.failures.min(8)).min(LONGEST_PAUSE);
         node_releases.rests_until = any_failed.then(|| now + jittered(pause));
-        for (mut pending, result) in std::mem::take(&mut node_releases.in_flight).into_iter().zip(results) {
+        for (mut pending, (result, ends)) in in_flight.into_iter().zip(results) {
             match (result, pending.again) {
                 (ReleaseResult::Failed, _) => node_releases.push(pending),
                 (ReleaseResult::Refused, _) => {
                     pending.due = now + jittered(LONGEST_PAUSE);
+                    pending.change.ends = ends;
                     node_releases.push(pending);
                 }
                 (ReleaseResult::Done, [pause, again @ ..]) => {
@@ -292,7 +306,7 @@ impl NodeReleases {
         Some(self.rests_until.map_or(due, |until| until.max(due)))
     }
 
-    fn add(&mut self, now: Instant, change: TokenChange, is_straggler: bool, pause: Duration) {
+    fn add(&mut self, now: Instant, mut change: TokenChange, is_straggler: bool, pause: Duration) {
         let token = change.token;
         if mutants::is(Mutant::NoPendingReleases) {
             return;
@@ -303,6 +317,11 @@ impl NodeReleases {
             _ => (pause, [].as_slice()),
         };
         if !self.tokens.insert(token) {
+            let before = self.pending_releases.iter().chain(&self.in_flight);
+            let before = before.map(|pending| &pending.change).find(|before| before.token == token);
+            if let Some(before) = before.filter(|before| before.to == change.to) {
+                (change.ends, change.life) = (change.ends.max(before.ends), change.life.max(before.life));
+            }
             // A token has only one pending release, and the newest one counts. A request that is on
             // its way may arrive too early, so it is repeated.
             if let Some(pending) =

@@ -1,5 +1,17 @@
-use super::ReleaseResult::{Done, Failed, Refused};
 use super::*;
+use crate::store::{Reply, StoreError, StoreErrorKind};
+
+fn done() -> Answer {
+    Ok(Reply::Released)
+}
+
+fn failed() -> Answer {
+    Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "late"))
+}
+
+fn refused() -> Answer {
+    Err(StoreError::not_done(StoreErrorKind::Denied, "NOPERM"))
+}
 
 fn at(ms: u64) -> Instant {
     Instant::from_micros(ms * 1000)
@@ -24,10 +36,10 @@ fn a_release_that_failed_is_sent_again_and_then_forgotten() {
     pending_releases.released(at(0), 2, &key(), token, true, None);
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (1, Some(at(50))));
     assert_eq!(pending_releases.due(at(49)), []);
-    assert_eq!(pending_releases.due(at(50)), [(2, vec![released(&key(), token)])]);
+    assert_eq!(pending_releases.due(at(50)), [(2, vec![TokenChange::release(key(), token)])]);
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (1, None), "it is being paid, once");
     assert_eq!(pending_releases.due(at(10_000)), []);
-    pending_releases.answered(at(60), 2, &[Done], 1.0);
+    pending_releases.answered(at(60), 2, &[done()], 1.0);
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (0, None));
 }
 
@@ -38,7 +50,7 @@ fn carried_out_at(pending_releases: &mut PendingReleases) -> Vec<u64> {
         let due = pending_releases.due(next);
         times.extend(due.iter().flat_map(|(_, changes)| vec![next.as_micros() / 1000; changes.len()]));
         due.iter().for_each(|(node, changes)| {
-            pending_releases.answered(next, *node, &vec![Done; changes.len()], 1.0)
+            pending_releases.answered(next, *node, &vec![done(); changes.len()], 1.0)
         });
     }
     times
@@ -55,7 +67,7 @@ fn what_is_in_doubt_is_released_again_and_again() {
         assert_eq!(pending_releases.len(), 0);
     }
     pending_releases.set_in_doubt(at(0), 1, token);
-    pending_releases.add(at(0), 1, &key(), token, false);
+    pending_releases.add(at(0), 1, TokenChange::release(key(), token), false);
     assert_eq!(
         carried_out_at(&mut pending_releases),
         [50, 1_050, 4_050],
@@ -71,23 +83,23 @@ fn what_is_in_doubt_is_released_again_and_again() {
 #[test]
 fn a_release_that_is_added_twice_is_sent_once_and_repeated_if_either_was_in_doubt() {
     let (mut pending_releases, token) = (PendingReleases::new(1), Token::random());
-    pending_releases.add(at(0), 0, &key(), token, false);
-    pending_releases.add(at(0), 0, &key(), token, false);
+    pending_releases.add(at(0), 0, TokenChange::release(key(), token), false);
+    pending_releases.add(at(0), 0, TokenChange::release(key(), token), false);
     assert_eq!(pending_releases.len(), 1);
-    pending_releases.add(at(0), 0, &key(), token, true);
+    pending_releases.add(at(0), 0, TokenChange::release(key(), token), true);
     assert_eq!(carried_out_at(&mut pending_releases), [0, 1_000, 4_000]);
     // A release that is on its way is repeated, too.
-    pending_releases.add(at(5_000), 0, &key(), token, false);
+    pending_releases.add(at(5_000), 0, TokenChange::release(key(), token), false);
     assert_eq!(due(&mut pending_releases, 5_000), [token]);
-    pending_releases.add(at(5_000), 0, &key(), token, true);
-    pending_releases.answered(at(5_001), 0, &[Done], 1.0);
+    pending_releases.add(at(5_000), 0, TokenChange::release(key(), token), true);
+    pending_releases.answered(at(5_001), 0, &[done()], 1.0);
     assert_eq!(carried_out_at(&mut pending_releases), [6_001, 9_001]);
 }
 
 #[test]
 fn a_node_that_stays_away_is_asked_more_and_more_seldom_until_the_ttl_has_to_do_it() {
     let (mut pending_releases, token) = (PendingReleases::new(1), Token::random());
-    pending_releases.add(at(0), 0, &key(), token, false);
+    pending_releases.add(at(0), 0, TokenChange::release(key(), token), false);
     let (mut pauses, mut last) = (Vec::new(), 0);
     while let Some(next) = pending_releases.next_wake() {
         let now = next.as_micros() / 1000;
@@ -96,7 +108,7 @@ fn a_node_that_stays_away_is_asked_more_and_more_seldom_until_the_ttl_has_to_do_
         if pending_releases.due(next).is_empty() {
             break;
         }
-        pending_releases.answered(next, 0, &[Failed], 1.0);
+        pending_releases.answered(next, 0, &[failed()], 1.0);
     }
     // The first release is sent at once, because the lease is known to be there.
     assert_eq!(pauses[..6], [0, 100, 200, 400, 500, 500]);
@@ -105,9 +117,9 @@ fn a_node_that_stays_away_is_asked_more_and_more_seldom_until_the_ttl_has_to_do_
     assert!((600_000..600_600).contains(&last), "{last}");
     // The jitter shortens a pause by up to half.
     let mut pending_releases = PendingReleases::new(1);
-    pending_releases.add(at(0), 0, &key(), token, false);
+    pending_releases.add(at(0), 0, TokenChange::release(key(), token), false);
     due(&mut pending_releases, 50);
-    pending_releases.answered(at(50), 0, &[Failed], 0.0);
+    pending_releases.answered(at(50), 0, &[failed()], 0.0);
     assert_eq!(pending_releases.next_wake(), Some(at(100)));
 }
 
@@ -115,12 +127,14 @@ fn a_node_that_stays_away_is_asked_more_and_more_seldom_until_the_ttl_has_to_do_
 fn pending_releases_are_sent_in_portions_and_in_order() {
     let mut pending_releases = PendingReleases::new(1);
     let tokens: Vec<Token> = (0..MOST_AT_ONCE + 5).map(|_| Token::random()).collect();
-    tokens.iter().for_each(|token| pending_releases.add(at(0), 0, &key(), *token, false));
+    tokens
+        .iter()
+        .for_each(|token| pending_releases.add(at(0), 0, TokenChange::release(key(), *token), false));
     assert_eq!(due(&mut pending_releases, 50), tokens[..MOST_AT_ONCE]);
     // The first release failed, so it goes behind the others.
-    let mut results = vec![Done; MOST_AT_ONCE];
-    results[0] = Failed;
-    pending_releases.answered(at(60), 0, &results, 1.0);
+    let mut answers = vec![done(); MOST_AT_ONCE];
+    answers[0] = failed();
+    pending_releases.answered(at(60), 0, &answers, 1.0);
     let mut rest = tokens[MOST_AT_ONCE..].to_vec();
     rest.push(tokens[0]);
     assert_eq!(pending_releases.len(), rest.len());
@@ -129,26 +143,61 @@ fn pending_releases_are_sent_in_portions_and_in_order() {
 
 #[test]
 fn a_refused_release_does_not_delay_other_releases_at_the_node() {
-    let (mut pending_releases, [refused, other]) =
+    let (mut pending_releases, [denied, other]) =
         (PendingReleases::new(1), [Token::random(), Token::random()]);
-    pending_releases.released(at(0), 0, &key(), refused, true, Some(at(10_000)));
-    assert_eq!(due(&mut pending_releases, 50), [refused]);
-    assert_eq!(pending_releases.ends(0), [Some(at(10_000))]);
-    pending_releases.answered(at(60), 0, &[Refused], 1.0);
-    pending_releases.add(at(61), 0, &key(), other, false);
+    pending_releases.released(at(0), 0, &key(), denied, true, Some(at(10_000)));
+    assert_eq!(due(&mut pending_releases, 50), [denied]);
+    pending_releases.answered(at(60), 0, &[refused()], 1.0);
+    pending_releases.add(at(61), 0, TokenChange::release(key(), other), false);
     assert_eq!(due(&mut pending_releases, 61), [other]);
-    pending_releases.answered(at(62), 0, &[Done], 1.0);
+    pending_releases.answered(at(62), 0, &[done()], 1.0);
     assert_eq!(pending_releases.next_wake(), Some(at(560)));
-    assert_eq!(due(&mut pending_releases, 560), [refused]);
+    assert_eq!(due(&mut pending_releases, 560), [denied]);
+}
+
+#[test]
+fn a_refused_release_is_repeated_until_a_lease_that_was_created_before_has_ended() {
+    for life in [None, Some(Duration::from_secs(10))] {
+        let (mut pending_releases, token) = (PendingReleases::new(1), Token::random());
+        let release = TokenChange { life, ..TokenChange::release(key(), token) };
+        pending_releases.add(at(0), 0, release, true);
+        // A frozen node carries out the acquire before it refuses the release.
+        let answer_at = |pending_releases: &mut PendingReleases, answer| {
+            let next = pending_releases.next_wake()?;
+            pending_releases.due(next);
+            pending_releases.answered(next, 0, &[answer], 1.0);
+            Some(next)
+        };
+        for _ in 0..20 {
+            answer_at(&mut pending_releases, failed());
+        }
+        let mut last = None;
+        while let Some(now) = answer_at(&mut pending_releases, refused()) {
+            let first = *last.get_or_insert(now);
+            assert!(now < first + Duration::from_secs(12));
+            // A further release of the token does not shorten that time.
+            let again = TokenChange::release(key(), token);
+            if life.is_some() && now < first + Duration::from_secs(1) {
+                pending_releases.add(now, 0, again, false);
+            }
+            // Without the life of the lease, the last one is sent after 4 s.
+            if now >= first + Duration::from_secs(9) {
+                assert!(life.is_some(), "{}", now.since(first).as_millis());
+                last = None;
+                break;
+            }
+        }
+        assert_eq!(last.is_none(), life.is_some(), "it was repeated for the ttl");
+    }
 }
 
 #[test]
 fn the_pending_releases_of_a_node_are_bounded() {
     let mut pending_releases = PendingReleases::new(2);
     let first = Token::random();
-    pending_releases.add(at(0), 0, &key(), first, false);
+    pending_releases.add(at(0), 0, TokenChange::release(key(), first), false);
     for _ in 0..2 * MOST {
-        pending_releases.add(at(0), 0, &key(), Token::random(), false);
+        pending_releases.add(at(0), 0, TokenChange::release(key(), Token::random()), false);
     }
     assert_eq!(pending_releases.len(), MOST);
     assert!(!due(&mut pending_releases, 50).contains(&first), "the oldest goes");
@@ -165,7 +214,7 @@ fn carry_out_due(
     assert!(due.len() <= 1, "{due:?}");
     let Some((node, changes)) = due.pop() else { return Vec::new() };
     pending_releases.said(at(ms), node, &changes.iter().map(|_| said()).collect::<Vec<_>>());
-    pending_releases.answered(at(ms), node, &vec![Done; changes.len()], 1.0);
+    pending_releases.answered(at(ms), node, &vec![done(); changes.len()], 1.0);
     changes
 }
 
@@ -191,14 +240,17 @@ fn a_token_that_ends_is_released_wherever_a_move_still_brings_it() {
     pending_releases.redirect(at(0), adopter, None);
     let last = TokenChange { release: true, ..TokenChange::moved(key(), ticket, adopter) };
     assert_eq!(carry_out_due(&mut pending_releases, 0, || MoveResult::Moved), [last]);
-    assert_eq!(carry_out_due(&mut pending_releases, 0, || MoveResult::Other), [released(&key(), adopter)]);
+    assert_eq!(
+        carry_out_due(&mut pending_releases, 0, || MoveResult::Other),
+        [TokenChange::release(key(), adopter)]
+    );
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (0, None));
     // The move is on its way when the token ends, so it may arrive after the release.
     pending_releases.add_move(at(0), 0, TokenChange::moved(key(), ticket, adopter), false);
     assert_eq!(pending_releases.due(at(0)).len(), 1);
     pending_releases.redirect(at(0), adopter, None);
     pending_releases.said(at(9), 0, &[MoveResult::Moved]);
-    pending_releases.answered(at(9), 0, &[Done], 1.0);
+    pending_releases.answered(at(9), 0, &[done()], 1.0);
     assert_eq!(carried_out_at(&mut pending_releases), [50, 1_050, 4_050]);
 }
 
@@ -220,7 +272,7 @@ fn a_lease_that_goes_back_to_its_ticket_is_not_moved_away_again() {
     assert_eq!(pending_releases.due(at(0)).len(), 1);
     pending_releases.redirect(at(0), adopter, Some(ticket));
     pending_releases.said(at(9), 0, &[MoveResult::Moved]);
-    pending_releases.answered(at(9), 0, &[Done], 1.0);
+    pending_releases.answered(at(9), 0, &[done()], 1.0);
     for ms in [50, 1_050, 4_050] {
         assert_eq!(carry_out_due(&mut pending_releases, ms, || MoveResult::Moved), vec![back.clone()]);
     }
@@ -230,7 +282,7 @@ fn a_lease_that_goes_back_to_its_ticket_is_not_moved_away_again() {
     assert_eq!(pending_releases.due(at(5_000)).len(), 1);
     pending_releases.redirect(at(5_000), adopter, Some(ticket));
     pending_releases.add_move(at(5_000), 0, TokenChange::moved(key(), ticket, next), false);
-    pending_releases.answered(at(5_001), 0, &[Done], 1.0);
+    pending_releases.answered(at(5_001), 0, &[done()], 1.0);
     pending_releases.redirect(at(5_001), ticket, Some(next));
     let onward = [TokenChange::moved(key(), ticket, next), TokenChange::moved(key(), adopter, next)];
     let changes = carry_out_due(&mut pending_releases, 5_100, || MoveResult::Moved);

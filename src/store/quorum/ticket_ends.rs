@@ -64,6 +64,11 @@ impl TicketEnds {
         }
     }
 
+    /// Returns when the ticket of `adopter` has ended at all nodes, as far as they have told it.
+    pub fn latest(&self, adopter: Token) -> Option<Instant> {
+        self.adopters.get(&adopter)?.ends.iter().copied().flatten().max()
+    }
+
     /// Returns when the ticket of `adopter` ends at `node`. `None` if the node has not told it.
     pub fn of(&self, adopter: Token, node: usize) -> Option<Instant> {
         self.adopters.get(&adopter).and_then(|told| told.ends[node])
@@ -89,6 +94,8 @@ mod tests {
         ticket_ends.told(at(11), adopter, (1, 3), SECOND / 2, 20 * SECOND);
         assert_eq!(ticket_ends.of(adopter, 1), Some(at(11) + SECOND / 2));
         assert_eq!(ticket_ends.of(adopter, 2), None);
+        ticket_ends.told(at(11), adopter, (0, 3), SECOND, 20 * SECOND);
+        assert_eq!(ticket_ends.latest(adopter), Some(at(12)));
         assert_eq!(ticket_ends.of(Token::random(), 1), None);
     }
 

@@ -47,7 +47,7 @@ impl AdoptionAttempt {
                 if !lease.is_of_ticket(fence) && !mutants::is(Mutant::NewerLeaseAdopted) =>
             {
                 let (key, token) = (self.request.key.clone(), self.claim);
-                let release = TokenChange { key, token, to: None, release: false, ticket: false, ends: None };
+                let release = TokenChange::release(key, token);
                 let is_kept = mutants::is(Mutant::NewerLeaseKept);
                 (Ok(Reply::NotHeld(Absence::Taken)), (!is_kept).then_some(release))
             }

@@ -113,7 +113,7 @@ impl AdoptionAttempt {
             AdoptionEnd::BackedOff | AdoptionEnd::GaveUp if mutants::is(Mutant::ClaimsFreed) => None,
             AdoptionEnd::Lost | AdoptionEnd::BackedOff | AdoptionEnd::GaveUp => Some(self.request.ticket),
         };
-        TokenChange { key: self.request.key.clone(), token, to, release: false, ticket: false, ends: None }
+        TokenChange { to, ..TokenChange::release(self.request.key.clone(), token) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Ends requests whose outcome is decided.
 
 use super::super::lease_nodes::{Agreement, LeaseTerms};
+use super::super::pending_releases::TokenChange;
 use super::super::reports::missing_leases;
 use super::pending_request::PendingRequest;
 use super::{Coordinator, LONGEST_PATIENCE};
@@ -61,6 +62,7 @@ impl Coordinator {
                 pending.is_renewed = self.lease_nodes.renewed(now, token, agreement, vote_round.fence());
                 if pending.is_renewed {
                     self.repair(now, id);
+                    self.count_as_adopted(token);
                 }
             }
             (Ok(Reply::NotHeld(_)), _) if mutants::is(Mutant::RepairWithoutMajority) => self.repair(now, id),
@@ -73,6 +75,11 @@ impl Coordinator {
         let patience = self.patience();
         let Some(pending) = self.pending_requests.get_mut(&id) else { return };
         let granted = pending.vote_round.granted();
+        let life = match &pending.vote_round.request {
+            Request::Acquire(AcquireRequest { ttl, .. }) => Some(ttl.as_duration()),
+            _ => None,
+        };
+        let release = TokenChange { life, ..TokenChange::release(key.clone(), token) };
         match answer {
             Ok(Reply::Queued { .. }) => {
                 self.waiters.queued(now, token, id, granted, patience);
@@ -80,7 +87,7 @@ impl Coordinator {
             }
             Ok(Reply::Busy { .. }) => {
                 for node in pending.vote_round.possibly_granted() {
-                    self.pending_releases.add(now, node, key, token, true);
+                    self.pending_releases.add(now, node, release.clone(), true);
                 }
                 self.refuse(token);
             }
@@ -88,10 +95,10 @@ impl Coordinator {
             Err(_) => {
                 let touched = granted | self.waiters.touched_by(token);
                 for node in pending.vote_round.possibly_granted() {
-                    self.pending_releases.add(now, node, key, token, true);
+                    self.pending_releases.add(now, node, release.clone(), true);
                 }
                 for node in (0..self.nodes.count()).filter(|node| touched & 1 << node != 0) {
-                    self.pending_releases.add(now, node, key, token, false);
+                    self.pending_releases.add(now, node, release.clone(), false);
                 }
                 self.refuse(token);
             }

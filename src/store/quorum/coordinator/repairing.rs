@@ -70,6 +70,7 @@
 
 use super::super::call_queue::CallTag;
 use super::super::lease_nodes::EndedLease;
+use super::super::pending_releases::TokenChange;
 use super::super::repairs::Repair;
 use super::Coordinator;
 use crate::lease::{Fence, Instant, Key, Mode, Token};
@@ -160,10 +161,10 @@ impl Coordinator {
         }
         if self.repairs.is_refused(token) {
             if !mutants::is(Mutant::RepairKeptAfterRelease) {
-                self.pending_releases.add(now, node, key, token, is_straggler);
+                self.pending_releases.add(now, node, TokenChange::release(key.clone(), token), is_straggler);
             }
         } else if is_straggler && mutants::is(Mutant::RepairUndone) {
-            self.pending_releases.add(now, node, key, token, true);
+            self.pending_releases.add(now, node, TokenChange::release(key.clone(), token), true);
         } else if is_straggler {
             self.pending_releases.set_in_doubt(now, node, token);
         }
@@ -191,8 +192,10 @@ impl Coordinator {
     pub(super) fn lease_is_gone(&mut self, now: Instant, token: Token) {
         let Some(ended) = self.end_repairs(token) else { return };
         self.adopter_ended(now, token, None);
+        let ends = Some(ended.until).max(self.ticket_ends.latest(token));
         for node in 0..self.nodes.count() {
-            self.pending_releases.add(now, node, &ended.key, token, ended.repaired & 1 << node != 0);
+            let release = TokenChange { ends, ..TokenChange::release(ended.key.clone(), token) };
+            self.pending_releases.add(now, node, release, ended.repaired & 1 << node != 0);
         }
         self.release_ticket(now, Some(&ended));
     }

@@ -43,7 +43,9 @@
 //! would keep the lock until the ticket ends. The quorum therefore releases the lease when it would
 //! have ended without the ticket. An earlier release would be wrong, because the former holder's
 //! work may still run. If the process has asked to detach the lease, the quorum does not release
-//! it, because the lease may be the next ticket by then.
+//! it, because the lease may be the next ticket by then. If the request failed for certain, or if
+//! the process has renewed the lease after a failure, no client has such a ticket. Then the lease
+//! counts as adopted again.
 //!
 //! **What is left.** If an adopter dies after a minority of the nodes has confirmed it, its own
 //! token stays there. A node can't distinguish that token from the token of another client, so the
@@ -53,8 +55,9 @@ use super::super::adoption::AdoptionAttempt;
 use super::super::lease_nodes::{EndedLease, LeaseTerms};
 use super::super::pending_releases::TokenChange;
 use super::Coordinator;
-use crate::lease::Instant;
+use crate::lease::{Instant, Token};
 use crate::mutants::{self, Mutant};
+use crate::store::Request;
 
 impl Coordinator {
     /// Adds for `node` the move from the used ticket to the adopter, if the lease that the request
@@ -68,6 +71,21 @@ impl Coordinator {
         if !mutants::is(Mutant::TicketLeftBehind) {
             let change = TokenChange::ticket(key.clone(), *ticket, adopter);
             self.pending_releases.add_move(now, node, change, false);
+        }
+    }
+
+    /// Counts the lease of `token` as adopted again if the process has asked to detach it, and holds
+    /// it still. Does nothing if such a request is open: the lease may become a ticket.
+    pub(super) fn count_as_adopted(&mut self, token: Token) {
+        if !self.lease_nodes.is_detaching(token) {
+            return;
+        }
+        let open = self.pending_requests.values().filter(|pending| !pending.vote_round.is_settled());
+        let is_open = open.into_iter().any(|pending| {
+            matches!(&pending.vote_round.request, Request::Detach { token: detached, .. } if *detached == token)
+        });
+        if !is_open {
+            self.lease_nodes.not_detached(token);
         }
     }
 
@@ -89,13 +107,15 @@ impl Coordinator {
 
     /// Releases the ticket of an adopted lease that has ended, at each node that may still have it.
     pub(super) fn release_ticket(&mut self, now: Instant, ended: Option<&EndedLease>) {
-        let Some(EndedLease { key, token, ticket: Some((ticket, nodes)), .. }) = ended else { return };
+        let Some(EndedLease { key, token, ticket: Some((ticket, nodes)), until, .. }) = ended else { return };
         if mutants::is(Mutant::TicketKeptAfterRelease) {
             return;
         }
+        let ends = Some(*until).max(self.ticket_ends.latest(*token));
         for node in (0..self.nodes.count()).filter(|node| nodes & 1 << node != 0) {
             // Another adopter may give the node back to the ticket only after the first request.
-            let change = TokenChange { release: true, ..TokenChange::ticket(key.clone(), *ticket, *token) };
+            let change =
+                TokenChange { release: true, ends, ..TokenChange::ticket(key.clone(), *ticket, *token) };
             self.pending_releases.add_move(now, node, change, true);
         }
     }

@@ -185,6 +185,62 @@ fn a_repeated_adoption_is_not_cut_off_by_the_end_of_the_first_lease() {
 }
 
 #[test]
+fn an_adopted_lease_that_ends_while_the_nodes_refuse_is_released_when_they_allow_it() {
+    for refused in [1, 700, 3_000] {
+        let (mut network, ticket, adopter) =
+            (TestNetwork::new(1, 3, |_, _| 1_000), Token::random(), Token::random());
+        network.grant(ticket, Mode::Exclusive);
+        network.down = vec![2];
+        let brief = adopt_briefly(&mut network, ticket, adopter);
+        network.down.clear();
+        network.denying = vec![0, 1, 2];
+        network.live(u64::from(brief.as_millis()) + refused);
+        assert_eq!(network.held(), [0, 1, 2]);
+        network.denying.clear();
+        network.live(1_000);
+        assert_eq!(network.held(), NONE, "refused for {refused} ms");
+        network.live(10_000);
+        assert_eq!((network.coordinators[0].concerns(), network.coordinators[0].next_wake()), (0, None));
+    }
+}
+
+#[test]
+fn an_adopted_lease_whose_detachment_failed_does_not_keep_the_lock_for_the_time_of_the_ticket() {
+    // A failure that is not certain counts only after a renewal.
+    for (is_certain, renews) in [(true, false), (true, true), (false, true)] {
+        let (mut network, ticket, adopter) =
+            (TestNetwork::new(1, 3, |_, _| 1_000), Token::random(), Token::random());
+        network.grant(ticket, Mode::Exclusive);
+        let brief = adopt_briefly(&mut network, ticket, adopter);
+        let all = vec![0, 1, 2];
+        (network.down, network.silent) = if is_certain { (all, Vec::new()) } else { (Vec::new(), all) };
+        network.ask(0, 2, detach(adopter));
+        // A silent node answers after the time-out, which the lease must outlive.
+        let mut batch = 3;
+        if !is_certain {
+            network.silent.clear();
+            for _ in 0..3 {
+                network.ask(0, batch, brief_renewal(adopter, brief));
+                network.live(700);
+                batch += 1;
+            }
+        }
+        network.live(100);
+        assert!(network.settled(0, 2).is_err());
+        network.down.clear();
+        if renews {
+            network.ask(0, batch, brief_renewal(adopter, brief));
+        }
+        network.live(u64::from(brief.as_millis()) + 300);
+        assert_eq!(network.held(), NONE, "certain: {is_certain}, renewed: {renews}");
+    }
+}
+
+fn brief_renewal(token: Token, ttl: Ttl) -> Request {
+    Request::Renew { key: KEY.into(), token, ttl, fences: 0 }
+}
+
+#[test]
 fn an_adopted_lease_that_may_be_detached_or_given_back_keeps_the_time_of_the_ticket() {
     let next = |token| [detach(token), give_back(token, Token::random())];
     for index in 0..2 {

@@ -31,7 +31,9 @@ impl Coordinator {
                     | Ok(Reply::Acquired { .. } | Reply::Queued { .. })
                         if is_refused =>
                     {
-                        self.pending_releases.add(now, node, &acquire.key, acquire.token, answer.is_err());
+                        let (key, life) = (acquire.key.clone(), Some(acquire.ttl.as_duration()));
+                        let release = TokenChange { life, ..TokenChange::release(key, acquire.token) };
+                        self.pending_releases.add(now, node, release, answer.is_err());
                     }
                     Err(error) if error.maybe_done => {
                         self.pending_releases.set_in_doubt(now, node, acquire.token)
@@ -136,7 +138,12 @@ impl Coordinator {
                 self.waiters.skip_none(token, id);
             }
         }
-        self.pending_requests.remove(&id);
+        if let Some(PendingRequest { vote_round, .. }) = self.pending_requests.remove(&id)
+            && let Request::Detach { token, .. } = vote_round.request
+            && vote_round.possibly_granted().next().is_none()
+        {
+            self.count_as_adopted(token);
+        }
     }
 
     fn accept(&mut self, id: u64, nodes: &[usize], fence: Fence, count: u32) {
