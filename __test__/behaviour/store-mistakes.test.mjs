@@ -5,6 +5,8 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { createLockClient, createLockWorker } from 'leasehold'
+import { instrument } from 'leasehold/otel'
+import { collect } from 'leasehold/prometheus'
 import { atEnd } from '../support/endings.mjs'
 
 const SECRET = 'hunter2'
@@ -379,4 +381,18 @@ test('a lock file in a file system that takes no new files is told what to do', 
     assert.match(error.message, /\/proc\/leasehold\.db can't be created .*: .*; name a lock file in another directory/)
     return true
   })
+})
+
+test('a client of another copy of leasehold is called so where it can not serve', () => {
+  const copy = instance({}, 'withLock', 'tryAcquire', 'inspect')
+  const message =
+    'The "client" argument must be a LockClient made by createLockClient(). ' +
+    'Received one of another copy of leasehold: load both from the same copy'
+  for (const call of [
+    () => collect(copy),
+    () => instrument(copy),
+    () => createLockWorker({ client: copy, key: 'k', startWork: () => {} }),
+  ]) {
+    assert.throws(call, { code: 'ERR_INVALID_ARG_TYPE', message })
+  }
 })

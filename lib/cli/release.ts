@@ -36,7 +36,7 @@ Ctrl-C and Ctrl-D mean, too.`,
     const json = flag(given, 'json')
     if (!flag(given, 'force')) {
       throw new UsageError(
-        `did not release ${quoted(key)}: its holder does that; if the holder hangs: leasehold release ${plain(key)} --force`,
+        `did not release ${quoted(key)}: if it is held, its holder does that; if the holder hangs: leasehold release ${plain(key)} --force`,
       )
     }
     const isAsked = !flag(given, 'yes')

@@ -4,6 +4,7 @@
 import type { LockClient as ClientType } from '../../types/client'
 import type * as api from '../../types/otel'
 import { LockClient } from '../client/client'
+import { otherCopy } from '../client/store/foreign-client'
 import { subscribe } from '../diagnostics/subscription'
 import { badType, badValue, checkBoolean, checkMsOrInfinity, readOptions } from '../util/arguments'
 import { Meters } from './otel/meters'
@@ -22,7 +23,9 @@ const VERSION: string = require('../../package.json').version
 const instrumented = new WeakSet<LockClient>()
 
 export function instrument(client: ClientType, given: api.InstrumentOptions = {}): api.Instrumentation {
-  if (!(client instanceof LockClient)) throw badType('client', 'a LockClient made by createLockClient()', client)
+  if (!(client instanceof LockClient)) {
+    throw badType('client', 'a LockClient made by createLockClient()', client, otherCopy(client))
+  }
   const options = readOptions<api.InstrumentOptions>(given, OPTIONS)
   const { inspectAfter = 100, propagate = true } = options
   checkMsOrInfinity('inspectAfter', inspectAfter, 1)

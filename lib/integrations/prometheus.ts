@@ -3,6 +3,7 @@
 import type { LockClient as ClientType } from '../../types/client'
 import type * as api from '../../types/prometheus'
 import { LockClient } from '../client/client'
+import { otherCopy } from '../client/store/foreign-client'
 import { badType, badValue, checkText, readOptions } from '../util/arguments'
 import { Collector, type Labels, type Register } from './prometheus/collector'
 import { register as globalRegister } from './prometheus/peer'
@@ -13,7 +14,9 @@ const OPTIONS = ['register', 'prefix', 'labels'] as const satisfies (keyof api.C
 const collectors = new WeakMap<Register, Map<string, Collector>>()
 
 export function collect(client: ClientType, given: api.CollectOptions = {}): api.Collection {
-  if (!(client instanceof LockClient)) throw badType('client', 'a LockClient made by createLockClient()', client)
+  if (!(client instanceof LockClient)) {
+    throw badType('client', 'a LockClient made by createLockClient()', client, otherCopy(client))
+  }
   const options = readOptions<api.CollectOptions>(given, OPTIONS)
   const { register = globalRegister, prefix = 'leasehold_', labels = {} } = options
   if (typeof register?.registerMetric !== 'function') throw badType('register', 'a Registry of prom-client', register)

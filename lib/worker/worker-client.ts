@@ -2,7 +2,7 @@
 
 import type * as api from '../../index'
 import { LockClient } from '../client/client'
-import { foreignClient } from '../client/store/foreign-client'
+import { foreignClient, otherCopy } from '../client/store/foreign-client'
 import { checkNoOnceKey } from '../lock/once-key'
 import { badType, badValue } from '../util/arguments'
 import type { WorkerSettings } from './worker-options'
@@ -95,6 +95,6 @@ export class WorkerClient {
 
 function noClient(given: unknown): TypeError {
   const client = foreignClient(given)
-  const received = client && `${client.what}: give its URL instead, { store: '${client.url}' }`
+  const received = client ? `${client.what}: give its URL instead, { store: '${client.url}' }` : otherCopy(given)
   return badType('client', 'a LockClient made by createLockClient()', given, received)
 }

@@ -201,6 +201,12 @@ fn sqlite_path(given: &str) -> Result<PathBuf, String> {
     if given.contains('\0') {
         return Err("a path has no NUL character".into());
     }
+    if given == ":memory:" {
+        return Err(
+            "sqlite::memory: would be a file of that name; write memory:NAME for a store in this process"
+                .into(),
+        );
+    }
     let path = match given.strip_prefix("//") {
         // A password would be in all messages about the file.
         Some(rest) if rest.split('/').next().is_some_and(|host| host.contains('@')) => {
@@ -221,6 +227,12 @@ fn sqlite_path(given: &str) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_database_in_memory_of_other_programs_is_no_file() {
+        let message = StoreSpec::parse("sqlite::memory:", &Access::default()).unwrap_err();
+        assert!(message.ends_with("write memory:NAME for a store in this process"), "{message}");
+    }
 
     #[test]
     fn a_url_that_names_no_store_is_refused_without_its_password() {

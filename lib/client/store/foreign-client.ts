@@ -78,6 +78,10 @@ export function isLockClient(given: unknown): boolean {
   return isInstance(given) && isMethod(given, 'withLock') && isMethod(given, 'tryAcquire') && isMethod(given, 'inspect')
 }
 
+/** Describes a lock client where one of this copy of the library is needed. */
+export const otherCopy = (given: unknown): string | undefined =>
+  isLockClient(given) ? 'one of another copy of leasehold: load both from the same copy' : undefined
+
 /**
  * Returns the URL for the options of a connection, as other libraries take them, with `<password>`
  * in place of a password: `{ host, port }`, `{ socket: { host, port } }`, `{ sentinels, name }`.

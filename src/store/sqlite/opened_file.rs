@@ -148,7 +148,9 @@ fn refused(path: &Path, refusal: &SchemaError) -> StoreError {
             "has several names (hard links), and each name would have its own log; remove all names but one"
         }
         SchemaError::Special => "is not a regular file; name another file: sqlite:PATH",
-        SchemaError::Newer => "was made by a newer version of leasehold",
+        SchemaError::Newer => {
+            "was made by a newer version of leasehold; install that version here, or name another file: sqlite:PATH"
+        }
         SchemaError::Older => {
             "was made by an older version of leasehold; end all that use it and delete it, or name another \
              file: sqlite:PATH"
