@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
+import { readdirSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
@@ -47,8 +48,8 @@ describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, (
     // With less than 8 s, the successor starts before the command.
     [4_000, 'the command', []],
     [4_000, 'a process in another session', SETSID],
-    [8_000, 'the command', []],
-    [8_000, 'a process in another session', SETSID],
+    [12_000, 'the command', []],
+    [12_000, 'a process in another session', SETSID],
   ]) {
     test(`with a ttl of ${ttl} ms, ${what} has time to clean up before the next command begins`, async (t) => {
       const words = ['--ttl', `${ttl}ms`, '--grace', '30s']
@@ -77,30 +78,41 @@ describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, (
     assert.equal(contended.journal.count('first', 'SIGTERM'), 1)
   })
 
-  test('together with its command, for longer than the ttl: leasehold ends the command when both go on', async (t) => {
-    const contended = await contend(t, { clean: 300, words: ['--ttl', '3s'] })
-    const { first, second, pid, journal } = contended
-    for (const stopped of [pid, first.pid]) process.kill(stopped, 'SIGSTOP')
-    assert.equal((await second.ended).code, 0)
-    assert.equal(journal.count('first', 'clean'), 0)
-    // In this time, the guard checks the command again.
-    await sleep(1_500)
-    for (const stopped of [first.pid, pid]) process.kill(stopped, 'SIGCONT')
-    const { code, stderr } = await first.ended
-    assert.equal(code, 70, stderr)
-    assert.match(stderr, /^leasehold: the lock was lost while the command ran/)
-    assert.equal(journal.span('first').ended, true)
-  })
+  /** A shell that runs a command in another process group of its session. */
+  const TIMEOUT = ['sh', '-c', 'timeout 100 "$0" "$@"; echo over']
+  for (const [what, wrap] of [
+    ['the guard ends the command', []],
+    ['the guard ends the processes that go on in another group', TIMEOUT],
+    ['the guard ends the processes that go on in another session', SETSID],
+  ]) {
+    test(`together with its command: ${what} before the next command begins`, async (t) => {
+      const contended = await contend(t, { clean: 300, wrap, words: ['--ttl', '4s', '--grace', '30s'] })
+      const { first, pid } = contended
+      const main = wrap.length === 0 ? pid : childOf(first.pid, wrap.at(-1)).pid
+      for (const stopped of [main, first.pid]) process.kill(stopped, 'SIGSTOP')
+      await assertCleanedUp(contended, await assertInTurn(t, contended), 300)
+      await assertContinued(contended, GUARD_STOPPED_IT)
+    })
+  }
 
-  test('together with its command, which alone goes on: the guard ends the command', async (t) => {
-    const contended = await contend(t, { words: ['--ttl', '4s', '--grace', '0'] })
-    const { first, second, pid } = contended
-    for (const stopped of [pid, first.pid]) process.kill(stopped, 'SIGSTOP')
-    assert.equal((await second.ended).code, 0)
-    process.kill(pid, 'SIGCONT')
-    await until('the command to be gone', () => !isThere(pid))
-    await assertContinued(contended, GUARD_STOPPED_IT)
-  })
+  // In these cases, leasehold itself would end the processes that the command left behind.
+  const EXITING = ['sh', '-c', 'trap "echo asked; sleep 1; exit 0" TERM; setsid "$0" "$@" & wait']
+  for (const [what, wrap, end] of [
+    ['a signal has ended', SETSID, ({ first }) => process.kill(childOf(first.pid, 'setsid').pid, 'SIGKILL')],
+    ['has ended as a signal asked it to', EXITING, () => {}],
+  ]) {
+    test(`while its command ${what}: the guard ends the other processes before the next command begins`, async (t) => {
+      const contended = await contend(t, { clean: 300, wrap, words: ['--ttl', '4s', '--grace', '30s'] })
+      const { first } = contended
+      if (wrap === EXITING) {
+        first.signal('SIGTERM')
+        await first.says(/asked/)
+      }
+      first.signal('SIGSTOP')
+      end(contended)
+      await assertCleanedUp(contended, await assertInTurn(t, contended), 300)
+    })
+  }
 
   test('until after the end of its command, the guard has not stopped the command', async (t) => {
     const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
@@ -139,6 +151,8 @@ describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, (
     const { first, second, journal, guard } = contended
     const ringer = await until('the guard to wait', () => childOf(guard.pid, 'leasehold-guard'))
     const sleeper = await until('the guard to wait', () => childOf(ringer.pid, 'sleep'))
+    const open = readdirSync(`/proc/${ringer.pid}/fd`).map((fd) => readlinkSync(`/proc/${ringer.pid}/fd/${fd}`))
+    assert.ok(!open.includes(readlinkSync(`/proc/${guard.pid}/fd/1`)), 'it would outlive a killed guard')
     first.signal('SIGSTOP')
     await sleep(1_000)
     first.signal('SIGCONT')

@@ -188,7 +188,10 @@ export class Child {
 
   #pass(signal: NodeJS.Signals): void {
     if (this.#onTerminal && OF_TERMINAL.includes(signal)) return
-    if (ENDING.includes(signal)) this.#asked = true
+    if (ENDING.includes(signal)) {
+      this.#asked = true
+      this.#guard?.asked()
+    }
     this.#signal(signal)
   }
 

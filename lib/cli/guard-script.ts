@@ -37,12 +37,13 @@ const RENEWED_WITHIN = 125
 // less than 1 s. It repeats the signal every second, because a shell misses a signal that arrives
 // just before its `read`. The signal ends the `read`, and the script acts as if leasehold were
 // gone. If the system has no room for the subshell, or for its `sleep`, the script tries again
-// after the next report. If the command is stopped, too (Ctrl-Z), the script leaves the command
-// alone: leasehold ends it when both go on. It also leaves alone a command that has ended by
-// itself. The successor that leasehold started does not see the end of its input, so the script
-// sends SIGURG to it, too. The successor needs time to adopt the lock. So the script then counts
-// the lock as safe for longer: for half of the time by which `short` exceeds RENEWED_WITHIN. If
-// another process has got the id of the script meanwhile, SIGURG does nothing to it by default.
+// after the next report. The script acts even if the main process of the command is stopped, too
+// (Ctrl-Z): other processes of the command may go on. It leaves alone a command that has ended by
+// itself: not by a signal, and not after a signal that asked it to end, which leasehold reports.
+// The successor that leasehold started does not see the end of its input, so the script sends
+// SIGURG to it, too. The successor needs time to adopt the lock. So the script then counts the lock
+// as safe for longer: for half of the time by which `short` exceeds RENEWED_WITHIN. If another
+// process has got the id of the script meanwhile, SIGURG does nothing to it by default.
 //
 // The script sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`,
 // and others read a negative ID without `--` as an option of `kill -s`.
@@ -77,14 +78,14 @@ trap '' HUP INT QUIT TERM PIPE USR1
 left=$1 short=$2 folder=$3
 shift 3
 unset target takeover session line stat pid from next safe before successor state start each began spare
-unset rang ringer sleeper over ending
+unset rang ringer sleeper over ending asked code
 found= earlier= renews= now=0 took=0 tries=10
 look() {
   line= pid=\${1#/proc/}
   pid=\${pid%/stat}
   read -r line <"$1" && fields \${line##*) }
 } 2>/dev/null
-fields() { state=$1 start=\${20} && set -- "$3" "$4" && [ "$2" = "$session" ] && [ "$1" != "$session" ]; }
+fields() { state=$1 start=\${20} code=\${50:-0} && set -- "$3" "$4" && [ "$2" = "$session" ] && [ "$1" != "$session" ]; }
 others() {
   set -- "$1" "$2" 1
   [ -n "$session" ] || return 1
@@ -128,6 +129,8 @@ start() {
 } 2>/dev/null
 ring() {
   trap 'over=1' TERM
+  # With a redirection of its call, the shell would keep the pipe to leasehold open.
+  exec >/dev/null
   while [ -z "$over" ] && command eval 'sleep "$1" &' && sleeper=$!; do
     [ -n "$over" ] || wait "$sleeper"
     [ -z "$over" ] || { kill -KILL "$sleeper"; wait "$sleeper"; exit; }
@@ -143,7 +146,7 @@ arm() {
   set -- $(((safe - now) / 100))
   [ "$1" -ge 1 ] || set -- 1
   [ "$1" -le 60 ] || set -- 60
-  command eval 'ring "$1" >/dev/null &' && ringer=$!
+  command eval 'ring "$1" &' && ringer=$!
 } 2>/dev/null
 hush() {
   [ -z "$ringer" ] || kill -TERM "$ringer"
@@ -152,8 +155,13 @@ hush() {
 halted() {
   state=
   look "/proc/$1/stat"
-  case $state in T | t | "\${2:-T}") return 0 ;; esac
+  case $state in T | t) return 0 ;; esac
   return 1
+}
+ended() {
+  state= code=0
+  look "/proc/$1/stat"
+  [ "$state" = Z ] && [ -z "$asked" ] && [ "$((code % 128))" -eq 0 ]
 }
 # Nobody may reap a successor that leasehold started.
 runs() {
@@ -172,7 +180,8 @@ while read -r line || { line= && [ -n "$rang" ]; }; do
     exit 0
     ;;
   ?*)
-    safe=$line
+    safe=\${line%% *}
+    [ "$safe" = "$line" ] || asked=1
     echo reported
     [ -n "$ringer" ] || arm
     ;;
@@ -180,7 +189,7 @@ while read -r line || { line= && [ -n "$rang" ]; }; do
   [ -n "$rang" ] || continue
   rang=
   clock && [ "$now" -lt $((safe - 100)) ] && arm && continue
-  halted "$PPID" && ! halted "\${target#-}" Z && ending=1 && echo ${ENDING} && break
+  halted "$PPID" && ! ended "\${target#-}" && ending=1 && echo ${ENDING} && break
   arm
 done
 hush

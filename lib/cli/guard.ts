@@ -21,7 +21,7 @@ import type { CommandId } from './command-id'
 import { SHELL } from './gate'
 import { SCRIPT, uncheckedFor } from './guard-script'
 import { StandBy } from './stand-by'
-import { encodeTakeover, successorCommand, type Takeover } from './takeover'
+import { ASKED, encodeTakeover, successorCommand, type Takeover } from './takeover'
 import { uptime } from './uptime'
 
 /**
@@ -63,6 +63,7 @@ export class Guard {
   readonly #lease: api.Lease
   readonly #shell: StandBy
   readonly #successor: StandBy | undefined
+  #isAsked = false
 
   /**
    * Starts the guard of a command that runs while `lease` is held. Call the constructor before you
@@ -117,8 +118,14 @@ export class Guard {
   renewed(): void {
     const safe = this.#safeUntil()
     if (safe === 0) return
-    this.#shell.report(String(safe))
+    this.#shell.report(this.#isAsked ? `${safe} ${ASKED}` : String(safe))
     this.#successor?.report(String(safe))
+  }
+
+  /** Reports to the shell that a signal asked the command to end. */
+  asked(): void {
+    this.#isAsked = true
+    this.renewed()
   }
 
   /**

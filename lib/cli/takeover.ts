@@ -25,6 +25,9 @@ export const OVER = 'over'
 /** The line that the guard prints when it ends the command because leasehold was stopped. */
 export const ENDING = 'ending'
 
+/** Follows the time in a report to the guard after a signal has asked the command to end. */
+export const ASKED = 'asked'
+
 /** Encodes a takeover as one line that any shell reads and prints unchanged. */
 export function encodeTakeover(takeover: Takeover): string {
   return Buffer.from(JSON.stringify(takeover)).toString('base64url')
