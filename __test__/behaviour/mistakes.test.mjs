@@ -88,6 +88,12 @@ const MISTAKES = [
     (locks) => locks.schedule('report', '61 * * * *', noop),
     'The "cron" argument of the schedule "report" must be a cron pattern, such as "0 3 * * *" or "@daily": Invalid value for minute: 61',
   ],
+  [
+    'schedule: control characters',
+    (locks) => locks.schedule('report', '\u001b[2J * * * *', noop),
+    'The "cron" argument of the schedule "report" must be a cron pattern, such as "0 3 * * *" or "@daily": ' +
+      'configuration entry 1 (\\u{1b}[2J) contains illegal characters.',
+  ],
   ['worker: two arguments', () => createLockWorker('k', noop), options('key', 'type string')],
   ['worker: nothing', () => createLockWorker(), options('key', 'undefined')],
   ['worker: work', () => createLockWorker({ ...worker, work: noop }), unknown('work', 'startWork')],

@@ -77,6 +77,40 @@ describe('hostile redirects', { skip: !storeNames.includes('redis'), timeout: 60
     assert.ok(most < MOST, `${most} connections`)
   })
 
+  test('a cluster node that asks for each request at another place does not cost more and more connections', async (t) => {
+    const sockets = new Set()
+    let [asks, most, elsewhere] = [0, 0, 0]
+    const says = {
+      INFO: () => bulk('redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:master\r\nloading:0\r\nrun_id:fa4e\r\n'),
+      CLUSTER: () => list(list(':0\r\n', ':16383\r\n', list(bulk('127.0.0.1'), `:${port}\r\n`))),
+      ASKING: () => '+OK\r\n',
+      EVALSHA: ([, , count, key]) =>
+        count === '0' ? undefined : `-ASK ${slotOf(key)} ${place(asks++)}:${elsewhere}\r\n`,
+    }
+    const port = await startFakeRedis(t, says)
+    elsewhere = await startFakeRedis(t, {
+      ...says,
+      HELLO: (_, socket) => {
+        sockets.add(socket)
+        socket.on('close', () => sockets.delete(socket))
+        most = Math.max(most, sockets.size)
+        return undefined
+      },
+    })
+    const locks = createLockClient({ store: `redis-cluster://127.0.0.1:${port}`, storeTimeout: 2_000 })
+    locks.on('error', () => {})
+    atEnd(t, () => locks.close())
+    const end = now() + SECONDS * 1_000
+    const call = async (caller) => {
+      while (now() < end) await locks.inspect(`key-${caller}`).catch(() => {})
+    }
+    await Promise.all(Array.from({ length: 3 * CALLERS }, (_, caller) => call(caller)))
+    t.diagnostic(`${asks} redirects, at most ${most} connections to those places`)
+    assert.ok(asks > 100, `${asks} redirects`)
+    // 64 to nodes that are not in the map, and some that are closing.
+    assert.ok(most < 130, `${most} connections`)
+  })
+
   test('a sentinel that names another master all the time costs few connections', async (t) => {
     let [connections, switches, current] = [0, 0, 0]
     const says = {

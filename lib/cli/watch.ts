@@ -71,8 +71,15 @@ function draw({ locks, complete }: api.LockList): void {
   process.stdout.write(`${CLEAR}${paint('dim', head)}\n\n${shown.join('\n')}\n`)
 }
 
+/**
+ * The most locks, and the most characters of their names, that are remembered although they are not
+ * in the last listing. If these are larger, a store with ever new locks takes more memory. If they
+ * are smaller, more locks are told as held again after other locks hid them from the listing.
+ */
+const [MOST_HIDDEN, MOST_CHARACTERS] = [10_000, 4_000_000]
+
 /** Returns a function that prints the differences between one look and the next. */
-function teller(json: boolean): (list: api.LockList) => void {
+export function teller(json: boolean): (list: api.LockList) => void {
   let before = new Map<string, string>()
   const tell = (event: string, key: string, info?: api.ListedLock) => {
     const at = new Date().toISOString()
@@ -94,11 +101,17 @@ function teller(json: boolean): (list: api.LockList) => void {
       if (known === undefined) tell('held', info.key, info)
       else if (known !== leases) tell('changed', info.key, info)
     }
+    let [hidden, characters] = [0, 0]
     for (const [key, leases] of before) {
       if (now.has(key)) continue
-      // A lock that is missing from an incomplete listing may still be held.
+      // A lock that is missing from an incomplete listing may still be held. The last ones come
+      // first.
       if (complete) tell('free', key)
-      else now.set(key, leases)
+      else {
+        hidden++
+        characters += key.length + leases.length
+        if (hidden <= MOST_HIDDEN && characters <= MOST_CHARACTERS) now.set(key, leases)
+      }
     }
     before = now
   }

@@ -96,7 +96,7 @@ impl StoreSpec {
                 return Err(format!("{node} is named twice: the stores of a quorum have to be independent"));
             }
         }
-        Ok(Self::Quorum(nodes))
+        Ok(Self::Quorum(share_secrets(nodes)))
     }
 
     /// Opens the store. The store connects at its first request.
@@ -175,6 +175,21 @@ impl fmt::Display for StoreSpec {
     }
 }
 
+/// Lets each node of a quorum hide the passwords of all nodes: a server may repeat the password of
+/// another one.
+fn share_secrets(nodes: Vec<StoreSpec>) -> Vec<StoreSpec> {
+    let addresses = nodes.iter().filter_map(|node| match node {
+        StoreSpec::Redis(address) => Some(address),
+        _ => None,
+    });
+    let secrets = redis_store::RedisAddress::secrets_of(addresses);
+    let share = |node| match node {
+        StoreSpec::Redis(address) => StoreSpec::Redis(address.hiding(&secrets)),
+        other => other,
+    };
+    nodes.into_iter().map(share).collect()
+}
+
 /// See [`StoreSpec::batch`].
 const BATCH: usize = 64;
 
@@ -227,6 +242,19 @@ fn sqlite_path(given: &str) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nodes_of_a_quorum_hide_the_passwords_of_all_nodes() {
+        let urls = ["redis://:hunter2@a", "redis://:swordfish@b", "redis-sentinel://:letmein@c/m"];
+        let urls: Vec<String> = urls.map(String::from).into();
+        let Ok(StoreSpec::Quorum(nodes)) = StoreSpec::parse_all(&urls, &Access::default()) else { panic!() };
+        for node in nodes {
+            let StoreSpec::Redis(address) = node else { panic!() };
+            for secret in ["hunter2", "swordfish", "letmein"] {
+                assert!(address.is_secret_in(&format!("ERR {secret}")), "{address} shows {secret}");
+            }
+        }
+    }
 
     #[test]
     fn the_database_in_memory_of_other_programs_is_no_file() {

@@ -3,7 +3,7 @@
 
 import type { Cron as Croner } from 'croner'
 import { badType, badValue, checkText } from '../../util/arguments'
-import { quote } from '../../util/printable'
+import { printable, quote } from '../../util/printable'
 
 /** The longest pattern, in bytes. */
 const LONGEST = 1_000
@@ -69,7 +69,7 @@ function parse(schedule: string, pattern: string, timeZone: string): Croner {
     const options = { __proto__: null, timezone: timeZone, fixedTimeRule: 'no-wildcard', paused: true } as const
     return new croner.Cron(pattern, options)
   } catch (error) {
-    throw noPattern(schedule, (error as Error).message.replace(/^CronPattern: /, '').slice(0, 200), error)
+    throw noPattern(schedule, printable((error as Error).message.replace(/^CronPattern: /, ''), 200), error)
   }
 }
 

@@ -1,5 +1,6 @@
 //! The address of a Redis server, with the login.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
@@ -131,6 +132,26 @@ impl RedisAddress {
         })
     }
 
+    /// Returns the secrets of all these addresses.
+    pub fn secrets_of<'a>(addresses: impl IntoIterator<Item = &'a Self>) -> Arc<[String]> {
+        let all: BTreeSet<&String> =
+            addresses.into_iter().flat_map(|address| address.secrets.iter()).collect();
+        all.into_iter().cloned().collect()
+    }
+
+    /// Returns the same address, whose messages also hide these secrets.
+    pub fn hiding(self, secrets: &Arc<[String]>) -> Self {
+        let endpoint = match self.endpoint {
+            Endpoint::Master(sentinels) => {
+                let hiding = |node: &Self| node.clone().hiding(secrets);
+                let nodes = sentinels.nodes.iter().map(hiding).collect();
+                Endpoint::Master(Arc::new(Sentinels { nodes, master: sentinels.master.clone() }))
+            }
+            other => other,
+        };
+        Self { endpoint, secrets: secrets.clone(), ..self }
+    }
+
     /// Returns a text that is the same for two addresses only if one connection can serve both. It
     /// contains keyed hashes of the secrets. The key is different in each process.
     pub fn identity(&self) -> String {
@@ -188,7 +209,7 @@ impl RedisAddress {
     /// Returns true if `text` contains a password of the store, either unchanged or escaped for
     /// messages. The escape may also create a password: `\t` is the escape of a tab. Messages must
     /// not show such a text.
-    pub(super) fn is_secret_in(&self, text: &str) -> bool {
+    pub fn is_secret_in(&self, text: &str) -> bool {
         if self.secrets.is_empty() {
             return false;
         }

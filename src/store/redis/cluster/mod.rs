@@ -249,7 +249,11 @@ impl ClusterStore {
                 {
                     next.push(Next::Again(RoutedRequest { ask: Some(to), ..routed_request }));
                 }
-                Some(Redirect::Ask(_) | Redirect::Torn) => {
+                Some(redirect @ (Redirect::Ask(_) | Redirect::Torn)) => {
+                    // The next map makes room for another node.
+                    if matches!(&redirect, Redirect::Ask(to) if !self.nodes.admits(to)) {
+                        self.nodes.refresh_soon();
+                    }
                     next.push(Next::Later(
                         RoutedRequest { hops: 0, ..routed_request },
                         fault::moving(self.address(), slot),

@@ -17,7 +17,7 @@ use super::super::budget::Budget;
 use super::super::store::RedisStore;
 use super::address::ClusterAddress;
 use super::fault;
-use super::slots::{MOST_MASTERS, NodeAddress, RefreshLimiter, SlotMap};
+use super::slots::{NodeAddress, RefreshLimiter, SlotMap};
 use crate::store::{Listener, Notice, Store, StoreError, StoreErrorKind};
 
 /// How long one question for the map may take, at all nodes together.
@@ -32,6 +32,11 @@ const STAGGER: Duration = Duration::from_millis(150);
 /// as requests need the slots. If this is larger, a node that nothing replaces costs more
 /// questions; if it is smaller, the client may notice a failover late.
 const SUSPICION: Duration = Duration::from_secs(2);
+
+/// The most nodes beyond those of the map and of the URL to which the client connects. If this is
+/// larger, a node that names ever other nodes costs more connections; if it is smaller, requests
+/// that are redirected to new nodes wait for the next map sooner.
+const MOST_STRANGERS: usize = 64;
 
 /// A question for the map, shared by all requests that wait for the answer.
 type Refresh = Shared<LocalBoxFuture<'static, Result<(), StoreError>>>;
@@ -121,8 +126,9 @@ impl Nodes {
     /// Returns true if the store knows the node at `place`, or has room for one more node. The next
     /// map of the cluster makes room.
     pub fn admits(&self, place: &NodeAddress) -> bool {
-        let stores = self.stores.borrow();
-        stores.contains_key(place) || stores.len() < 2 * MOST_MASTERS
+        let (stores, map) = (self.stores.borrow(), self.map.borrow());
+        let known = map.masters().count() + self.address.seeds().len();
+        stores.contains_key(place) || stores.len() < known + MOST_STRANGERS
     }
 
     /// Notes that a redirect named `to` as the owner of `slot`.

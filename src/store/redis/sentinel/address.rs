@@ -1,6 +1,5 @@
 //! Reads the URL of a master that sentinels name.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::address::RedisAddress;
@@ -61,9 +60,7 @@ pub fn parse_sentinels(rest: &str, secure: bool, access: &Access) -> Result<Redi
             .into());
     }
     let Some(master) = master else { return Err("the Redis URL names no host".into()) };
-    let every = nodes.iter().chain([&master]).flat_map(|address| address.secrets.iter());
-    let secrets: BTreeSet<_> = every.cloned().collect();
-    let secrets: Arc<[String]> = secrets.into_iter().collect();
+    let secrets = RedisAddress::secrets_of(nodes.iter().chain([&master]));
     for node in &mut nodes {
         node.secrets = secrets.clone();
     }
