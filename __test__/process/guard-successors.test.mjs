@@ -151,7 +151,7 @@ describe('the guard of leasehold run', { skip, timeout: 60_000 }, () => {
     skip: process.versions.bun ? 'Bun ignores --require in NODE_OPTIONS' : false,
   }, async (t) => {
     const env = { NODE_OPTIONS: `--require ${SLOW_START}` }
-    const words = ['run', 'k', '-s', storeOf(t), '--ttl', '9s', '--', 'sh', '-c', 'echo runs; exec sleep 60']
+    const words = ['run', 'k', '-s', storeOf(t), '--ttl', '8s', '--', 'sh', '-c', 'echo runs; exec sleep 60']
     const running = leasehold(t, words, env)
     await running.says(/runs/)
     assert.ok(successorOf(guardOf(running.pid)), 'no successor runs')

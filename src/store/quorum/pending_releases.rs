@@ -254,8 +254,8 @@ impl PendingReleases {
         due
     }
 
-    /// Takes the `answers` of `node` to what was due. A refusal says nothing about other changes, so
-    /// only a failure delays them. `jitter` is from 0 to 1.
+    /// Takes the `answers` of `node` to what was due. A refusal says nothing about other changes,
+    /// so only a failure delays them. `jitter` is from 0 to 1.
     pub fn answered(&mut self, now: Instant, node: usize, answers: &[Answer], jitter: f64) {
         let node_releases = &mut self.nodes[node];
         let in_flight = std::mem::take(&mut node_releases.in_flight);

@@ -74,8 +74,8 @@ impl Coordinator {
         }
     }
 
-    /// Counts the lease of `token` as adopted again if the process has asked to detach it, and holds
-    /// it still. Does nothing if such a request is open: the lease may become a ticket.
+    /// Counts the lease of `token` as adopted again if the process has asked to detach it, and
+    /// holds it still. Does nothing if such a request is open: the lease may become a ticket.
     pub(super) fn count_as_adopted(&mut self, token: Token) {
         if !self.lease_nodes.is_detaching(token) {
             return;
