@@ -10,7 +10,7 @@ import { CLI, isThere, killIfThere, leasehold } from '../support/cli.mjs'
 import { until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
-import { CTRL_C, CTRL_D, onTerminal } from '../support/terminal.mjs'
+import { CTRL_C, CTRL_D, CTRL_Q, CTRL_S, onTerminal } from '../support/terminal.mjs'
 
 /**
  * Returns a client, the folder of its store, and the variables that make `leasehold` use that
@@ -55,6 +55,25 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
       if (!isTaken) await lease.release()
     })
   }
+
+  test('run kills its command and releases the lock although Ctrl-S has stopped the terminal', async (t) => {
+    const { locks, folder, env } = open(t)
+    const begun = join(folder, 'begun')
+    const work = `trap '' TERM; echo $$ > ${begun}; while :; do sleep 0.1; done`
+    const words = ['--verbose', '--ttl', '3s', '--max-hold', '3s', '--grace', '500ms', '--', 'sh', '-c', work]
+    const running = onTerminal(t, ['run', 'k', ...words], env)
+    const command = Number(await until('the command to run', () => existsSync(begun) && readFileSync(begun, 'utf8')))
+    atEnd(t, () => killIfThere(command))
+    running.type(CTRL_S)
+    const lease = await locks.acquire('k', { wait: 20_000 })
+    assert.ok(!isThere(command), 'the command still ran')
+    assert.doesNotMatch(running.stdout, /--max-hold/, 'the terminal was not stopped')
+    await lease.release()
+    running.type(CTRL_Q)
+    const { code, stdout } = await within('the end of leasehold', running.ended)
+    assert.equal(code, 70, stdout)
+    assert.match(stdout, /held for 3\.0 s \(--max-hold\): stopping the command/)
+  })
 
   test('watch draws a table again at each change, and Ctrl-C ends it with exit code 0', async (t) => {
     const { locks, env } = open(t)

@@ -10,6 +10,10 @@ const SOURCE = fileURLToPath(new URL('pty.c', import.meta.url))
 
 export const CTRL_C = '\u0003'
 export const CTRL_D = '\u0004'
+/** Continues the terminal. */
+export const CTRL_Q = '\u0011'
+/** Stops the output of the terminal. */
+export const CTRL_S = '\u0013'
 
 /**
  * Starts `leasehold` with these words on a terminal of 20 rows and 70 columns. `stdout` has all

@@ -7,6 +7,7 @@ import { LockLostError } from '../diagnostics/errors'
 import { Most } from '../native/protocol'
 import { MIN_TTL } from '../util/arguments'
 import { formatDuration } from '../util/format-duration'
+import { printed, printInBackground } from './background-output'
 import { Child, type End, endAlike } from './child'
 import { type Command, flag, type Given, text } from './command'
 import { CliError, Exit, exitOf, UsageError } from './exits'
@@ -16,7 +17,7 @@ import { parseDuration } from './parse-duration'
 import { keyOf } from './shown-word'
 import { Signals, STOPPING } from './signals'
 import { clientOptions, openClient, STORE_OPTIONS } from './store'
-import { plain, quoted, sayJson, warn } from './terminal'
+import { jsonLine, messageLine, plain, quoted } from './terminal'
 
 interface Settings {
   readonly key: string
@@ -136,8 +137,8 @@ function settingsOf(given: Given): Settings {
   const [json, verbose, quiet] = [flag(given, 'json'), flag(given, 'verbose'), flag(given, 'quiet')]
   if (quiet && (json || verbose)) throw new UsageError(`--quiet and --${json ? 'json' : 'verbose'} exclude each other`)
   const say = (event: string, details: Record<string, unknown>, words: string) => {
-    if (json) sayJson({ at: new Date().toISOString(), event, key, ...details }, process.stderr)
-    else warn(words)
+    const line = json ? jsonLine({ at: new Date().toISOString(), event, key, ...details }) : messageLine(words)
+    printInBackground(line)
   }
   return {
     ...{ key, command: given.rest, once, wait: wait ?? Number.POSITIVE_INFINITY },
@@ -261,6 +262,7 @@ async function runWith(
     // Release the lock also after an error, so that the next waiter gets it at once. If the release
     // fails, the lock ends with its ttl.
     await lease.release().catch((error) => unreleased(error, settings))
+    await printed()
   }
 }
 

@@ -52,9 +52,12 @@ export function cut(line: string, stream: WriteStream): string {
   return line.length > width ? `${line.slice(0, width - 1)}…` : line
 }
 
+/** Returns one JSON document, or one line of several. */
+export const jsonLine = (value: unknown): string => `${printableJson(value)}\n`
+
 /** Prints one JSON document, or one line of several. */
 export function sayJson(value: unknown, stream: NodeJS.WritableStream = process.stdout): void {
-  stream.write(`${printableJson(value)}\n`)
+  stream.write(jsonLine(value))
 }
 
 export function say(text: string): void {
@@ -62,11 +65,14 @@ export function say(text: string): void {
 }
 
 /**
- * Prints a message of `leasehold` itself to standard error, where the command may print, too.
- * Escapes control characters: a message may contain the user's arguments.
+ * Returns the line of a message of `leasehold` itself. Escapes control characters: a message may
+ * contain the user's arguments.
  */
+export const messageLine = (text: string): string => `leasehold: ${printable(text, Number.POSITIVE_INFINITY)}\n`
+
+/** Prints a message of `leasehold` itself to standard error, where the command may print, too. */
 export function warn(text: string): void {
-  process.stderr.write(`leasehold: ${printable(text, Number.POSITIVE_INFINITY)}\n`)
+  process.stderr.write(messageLine(text))
 }
 
 /** Prints an unexpected error with its stack. Escapes control characters, as {@link warn} does. */
