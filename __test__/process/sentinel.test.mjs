@@ -6,9 +6,10 @@ import { describe, test } from 'node:test'
 import { createLockClient, LockLostError, StoreUnavailableError } from 'leasehold'
 import { now, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
+import { bulk, list, startFakeRedis } from '../support/fake-redis.mjs'
 import { aborted, lost } from '../support/leases.mjs'
 import { startSentinels } from '../support/sentinel.mjs'
-import { startRedis } from '../support/servers.mjs'
+import { startRedis, startTcp } from '../support/servers.mjs'
 
 const clientOf = (t, store, options = {}) => {
   const client = createLockClient({ store, ...options })
@@ -73,6 +74,45 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
     // The requests to the frozen master have to time out first, which takes 1 s by default.
     assert.ok(ms < 1_800, `service came back ${ms} ms after the failover`)
     t.diagnostic(`service ${ms.toFixed(0)} ms after the failover`)
+  })
+
+  test('a sentinel that is found just after another one was replaced is asked 1 s later', async (t) => {
+    const master = await startRedis(t)
+    // A server that counts its connections and closes each one.
+    const startSilent = async () => {
+      const silent = { tries: 0 }
+      silent.port = await startTcp(t, (socket) => {
+        silent.tries++
+        socket.destroy()
+      })
+      return silent
+    }
+    const start = (count) => Promise.all(Array.from({ length: count }, startSilent))
+    const [full, found] = [await start(15), await start(2)]
+    const place = ['127.0.0.1', String(master.port)]
+    const pairs = (record) => list(...Object.entries(record).flat().map(bulk))
+    const listeners = new Set()
+    const port = await startFakeRedis(t, {
+      SENTINEL: ([, question]) => {
+        if (question === 'MYID') return bulk('5e47')
+        if (question === 'MASTER') return pairs({ ip: place[0], port: place[1], flags: 'master' })
+        if (question === 'get-master-addr-by-name') return list(...place.map(bulk))
+        return list(...full.map(({ port }) => pairs({ ip: '127.0.0.1', port: String(port), runid: `id-${port}` })))
+      },
+      SUBSCRIBE: (_, socket) => {
+        listeners.add(socket)
+      },
+    })
+    await clientOf(t, `redis-sentinel://127.0.0.1:${port}/main`).ready()
+    // The second attempt shows that the client knows of the first one's failure.
+    await until('the list to be full of sentinels that are gone', () => full.every(({ tries }) => tries >= 2))
+    const messages = found.map(({ port }) => {
+      const text = `sentinel id-${port} 127.0.0.1 ${port} @ main ${place.join(' ')}`
+      return `>3\r\n${['message', '+sentinel', text].map(bulk).join('')}`
+    })
+    for (const socket of listeners) socket.write(messages.join(''))
+    await until('the first one to be asked', () => found[0].tries > 0)
+    await until('the second one to be asked', () => found[1].tries > 0, 5_000)
   })
 
   test('minReplicas: a lease that too few replicas have is neither granted nor renewed', async (t) => {

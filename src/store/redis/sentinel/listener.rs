@@ -21,6 +21,7 @@ use super::super::metered_stream::MeteredStream;
 use super::failover::{CHANNELS, Event, FOUND, SWITCH};
 use super::master_status::{FailoverStage, MasterStatus};
 use super::master_tracker::MasterTracker;
+use super::sentinel_list::FoundSentinel;
 use super::shared::Shared;
 use super::survey::MasterClaim;
 use super::{ANSWER, say};
@@ -245,22 +246,10 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         Some(())
     }
 
-    /// Lets the client listen to the sentinel at that host and port, too, unless the client already
-    /// listens to a sentinel with this `id`. The sentinel at `node` has reported it.
+    /// Lets the client listen to the sentinel at that host and port, too. The sentinel at `node`
+    /// has reported it.
     fn found(&self, node: &RedisAddress, id: Option<&str>, host: &str, port: u16) {
-        if id.is_none_or(|id| !self.shared.heard.borrow().contains_key(id)) {
-            let other = node.at(host, port);
-            let admitted = self.shared.sentinel_list.borrow_mut().admit(&other, Instant::now());
-            let Some(admitted) = admitted else { return };
-            // Do this before this sentinel answers: its answer may be the last one that is missing.
-            self.master_tracker.survey(|survey| {
-                survey.expect(admitted.number, id);
-                if let Some(dropped) = admitted.dropped {
-                    survey.remove(dropped);
-                }
-            });
-            let _ = self.shared.found.send((admitted, other));
-        }
+        self.shared.admit(FoundSentinel { node: node.at(host, port), id: id.map(str::to_owned) });
     }
 
     /// Takes in a message that the sentinel published.

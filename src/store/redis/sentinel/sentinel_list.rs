@@ -3,6 +3,7 @@
 //! Sentinels remember others that are gone until `SENTINEL RESET`. So the list has a limit, and a
 //! sentinel that can't be heard makes room for another one. A sentinel that the URL names stays.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -18,6 +19,11 @@ const MOST: usize = 16;
 /// is larger, a new sentinel waits longer for its place.
 const REPLACE_AFTER: Duration = Duration::from_secs(1);
 
+/// The most sentinels that wait for the next replacement. If this is smaller, a sentinel that was
+/// found may be asked only when another one tells of it again. If it is larger, a hostile sentinel
+/// takes more memory.
+const MOST_WAITING: usize = 16;
+
 /// Holds the list. See the module.
 #[derive(Default)]
 pub struct SentinelList {
@@ -26,6 +32,16 @@ pub struct SentinelList {
     next: usize,
     /// When a sentinel last made room for another one.
     replaced: Option<Instant>,
+    /// The sentinels that were found within [`REPLACE_AFTER`] after the last replacement.
+    waiting: VecDeque<FoundSentinel>,
+}
+
+/// A sentinel that another one has told of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FoundSentinel {
+    pub node: RedisAddress,
+    /// The sentinel's id, if it is known.
+    pub id: Option<String>,
 }
 
 struct KnownSentinel {
@@ -53,14 +69,20 @@ impl SentinelList {
 
     /// Puts a sentinel that another one has told of on the list. Returns `None` if the list has it
     /// already. If the list is full, also returns `None` if all sentinels on it may still be heard,
-    /// or if the last replacement was less than [`REPLACE_AFTER`] ago.
-    pub fn admit(&mut self, node: &RedisAddress, now: Instant) -> Option<AdmittedSentinel> {
+    /// or if the last replacement was less than [`REPLACE_AFTER`] ago. In the latter case, the
+    /// sentinel waits for [`SentinelList::next_waiting`].
+    pub fn admit(&mut self, found: &FoundSentinel, now: Instant) -> Option<AdmittedSentinel> {
+        let node = &found.node;
         if self.sentinels.iter().any(|known| known.node.endpoint == node.endpoint) {
             return None;
         }
         let mut dropped = None;
         if self.sentinels.len() >= MOST {
             if self.replaced.is_some_and(|at| now < at + REPLACE_AFTER) {
+                let is_known = self.waiting.iter().any(|known| known.node.endpoint == node.endpoint);
+                if !is_known && self.waiting.len() < MOST_WAITING {
+                    self.waiting.push_back(found.clone());
+                }
                 return None;
             }
             let silent = self.sentinels.iter().enumerate();
@@ -70,6 +92,18 @@ impl SentinelList {
             self.replaced = Some(now);
         }
         Some(AdmittedSentinel { number: self.add(node.clone(), false), dropped })
+    }
+
+    /// Returns when the next waiting sentinel may replace another one. Returns `None` if none
+    /// waits.
+    pub fn replaces_at(&self) -> Option<Instant> {
+        self.replaced.filter(|_| !self.waiting.is_empty()).map(|at| at + REPLACE_AFTER)
+    }
+
+    /// Removes the sentinel that has waited longest and returns it, if its time has come.
+    pub fn next_waiting(&mut self, now: Instant) -> Option<FoundSentinel> {
+        self.replaces_at().filter(|at| *at <= now)?;
+        self.waiting.pop_front()
     }
 
     /// Notes that the client listens to that sentinel.
@@ -105,6 +139,22 @@ mod tests {
         RedisAddress::parse(&format!("redis://127.0.0.1:{port}"), &Access::default()).unwrap()
     }
 
+    fn found(port: usize) -> FoundSentinel {
+        FoundSentinel { node: node(port), id: None }
+    }
+
+    /// Returns a full list whose sentinels with these numbers can't be heard.
+    fn full(silent: &[usize], now: Instant) -> SentinelList {
+        let mut sentinel_list = SentinelList::default();
+        for number in 0..MOST {
+            assert_eq!(sentinel_list.admit(&found(number + 1), now), added(number));
+        }
+        for number in silent {
+            sentinel_list.failed(*number);
+        }
+        sentinel_list
+    }
+
     fn added(number: usize) -> Option<AdmittedSentinel> {
         Some(AdmittedSentinel { number, dropped: None })
     }
@@ -114,28 +164,58 @@ mod tests {
         let (mut sentinel_list, mut now) = (SentinelList::default(), Instant::now());
         assert_eq!([sentinel_list.name(node(1)), sentinel_list.name(node(2))], [0, 1]);
         for number in 2..MOST {
-            assert_eq!(sentinel_list.admit(&node(number + 1), now), added(number));
+            assert_eq!(sentinel_list.admit(&found(number + 1), now), added(number));
         }
-        assert_eq!(sentinel_list.admit(&node(3), now), None, "it is known");
-        assert_eq!(sentinel_list.admit(&node(100), now), None, "none has failed so far");
+        assert_eq!(sentinel_list.admit(&found(3), now), None, "it is known");
+        assert_eq!(sentinel_list.admit(&found(100), now), None, "none has failed so far");
         for number in [0, 4, 7, 7] {
             sentinel_list.failed(number);
         }
         assert_eq!(
-            sentinel_list.admit(&node(100), now),
+            sentinel_list.admit(&found(100), now),
             Some(AdmittedSentinel { number: MOST, dropped: Some(7) })
         );
         now += REPLACE_AFTER - Duration::from_millis(1);
-        assert_eq!(sentinel_list.admit(&node(8), now), None, "another one was replaced just before");
+        assert_eq!(sentinel_list.admit(&found(8), now), None, "another one was replaced just before");
         now += Duration::from_millis(1);
         assert_eq!(
-            sentinel_list.admit(&node(8), now),
+            sentinel_list.admit(&found(8), now),
             Some(AdmittedSentinel { number: MOST + 1, dropped: Some(4) })
         );
         now += REPLACE_AFTER;
-        assert_eq!(sentinel_list.admit(&node(5), now), None, "the URL names the one that failed");
+        assert_eq!(sentinel_list.admit(&found(5), now), None, "the URL names the one that failed");
         sentinel_list.failed(9);
         sentinel_list.heard(9);
-        assert_eq!(sentinel_list.admit(&node(5), now), None, "it is back");
+        assert_eq!(sentinel_list.admit(&found(5), now), None, "it is back");
+    }
+
+    #[test]
+    fn a_sentinel_that_is_found_just_after_a_replacement_waits_for_the_next_one() {
+        let mut now = Instant::now();
+        let mut sentinel_list = full(&[3, 4, 5], now);
+        assert_eq!(sentinel_list.replaces_at(), None);
+        assert!(sentinel_list.admit(&found(100), now).is_some());
+        for port in [101, 102, 101] {
+            assert_eq!(sentinel_list.admit(&found(port), now), None);
+        }
+        assert_eq!(sentinel_list.replaces_at(), Some(now + REPLACE_AFTER));
+        assert_eq!(sentinel_list.next_waiting(now), None, "it is too early");
+        now += REPLACE_AFTER;
+        assert_eq!(sentinel_list.next_waiting(now), Some(found(101)));
+        assert!(sentinel_list.admit(&found(101), now).is_some());
+        assert_eq!(sentinel_list.next_waiting(now), None, "another one was replaced just before");
+        now += REPLACE_AFTER;
+        assert_eq!(sentinel_list.next_waiting(now), Some(found(102)));
+        assert_eq!(sentinel_list.replaces_at(), None, "each one waits once");
+    }
+
+    #[test]
+    fn only_so_many_sentinels_wait() {
+        let now = Instant::now();
+        let mut sentinel_list = full(&[3], now);
+        for port in 100..200 {
+            sentinel_list.admit(&found(port), now);
+        }
+        assert_eq!(sentinel_list.waiting.len(), MOST_WAITING);
     }
 }

@@ -4,12 +4,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::{Instant, sleep_until};
 
 use super::super::address::RedisAddress;
 use super::super::budget::Budget;
 use super::master_tracker::MasterTracker;
-use super::sentinel_list::{AdmittedSentinel, SentinelList};
+use super::sentinel_list::{AdmittedSentinel, FoundSentinel, SentinelList};
 use super::survey::MasterClaim;
 
 /// Holds what the tasks of all sentinels share.
@@ -25,6 +27,8 @@ pub struct Shared<'a, F: Fn()> {
     /// The number of each sentinel that the client listens to, by the sentinel's id. The id shows
     /// that a host name and an IP address are the same sentinel.
     pub heard: RefCell<HashMap<String, usize>>,
+    /// Wakes [`Shared::admit_waiting`] when a sentinel was found.
+    pub any_found: Notify,
 }
 
 impl<F: Fn()> Shared<'_, F> {
@@ -56,5 +60,40 @@ impl<F: Fn()> Shared<'_, F> {
     /// another address from now on.
     pub fn forget_id(&self, number: usize) {
         self.heard.borrow_mut().retain(|_, heard| *heard != number);
+    }
+
+    /// Lets the client listen to a sentinel that another one has reported, unless the client
+    /// already listens to a sentinel with this id.
+    pub fn admit(&self, found: FoundSentinel) {
+        if found.id.as_ref().is_some_and(|id| self.heard.borrow().contains_key(id)) {
+            return;
+        }
+        let admitted = self.sentinel_list.borrow_mut().admit(&found, Instant::now());
+        self.any_found.notify_one();
+        let Some(admitted) = admitted else { return };
+        // Do this before the sentinel that reported it answers: its answer may be the last one that
+        // is missing.
+        self.master_tracker.survey(|survey| {
+            survey.expect(admitted.number, found.id.as_deref());
+            if let Some(dropped) = admitted.dropped {
+                survey.remove(dropped);
+            }
+        });
+        let _ = self.found.send((admitted, found.node));
+    }
+
+    /// Admits each waiting sentinel when it may replace another one. Never ends.
+    pub async fn admit_waiting(&self) {
+        loop {
+            let replaces_at = self.sentinel_list.borrow().replaces_at();
+            match replaces_at {
+                Some(at) => sleep_until(at).await,
+                None => self.any_found.notified().await,
+            }
+            let next = self.sentinel_list.borrow_mut().next_waiting(Instant::now());
+            if let Some(found) = next {
+                self.admit(found);
+            }
+        }
     }
 }

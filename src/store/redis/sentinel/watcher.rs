@@ -11,12 +11,14 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::future::abortable;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::super::address::RedisAddress;
@@ -71,6 +73,7 @@ impl SentinelWatcher {
             budget,
             sentinel_list,
             heard: RefCell::default(),
+            any_found: Notify::new(),
         };
         // None of these futures ends unless it is aborted.
         let (mut following, mut handles) = (FuturesUnordered::new(), HashMap::new());
@@ -81,8 +84,10 @@ impl SentinelWatcher {
             following.push(task);
             handles.insert(number, handle);
         }
+        let mut admitting = pin!(shared.admit_waiting());
         loop {
             tokio::select! {
+                () = &mut admitting => {}
                 Some((AdmittedSentinel { number, dropped }, node)) = others.recv() => {
                     let (task, handle) = follow(number, node);
                     following.push(task);
