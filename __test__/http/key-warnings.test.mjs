@@ -2,6 +2,7 @@
 // returns the wrong type, the server learns of it by a process warning.
 
 import assert from 'node:assert/strict'
+import { createRequire } from 'node:module'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { lockRequest } from 'leasehold/express'
@@ -9,6 +10,7 @@ import { withRequestLock } from 'leasehold/remix'
 import { frameworks, open, serve } from '../support/http-servers.mjs'
 import { warningsOf } from '../support/warnings.mjs'
 
+const require = createRequire(import.meta.url)
 const CODE = 'LEASEHOLD_INVALID_KEY'
 const SECRET = 'hunter2'
 
@@ -46,7 +48,7 @@ for (const [name, start] of Object.entries(middlewares)) {
       assert.equal(warnings.length, 1)
       const [{ message, cause, name: type }] = warnings
       assert.equal(type, 'LeaseholdWarning')
-      assert.match(message, new RegExp(`^${name}\\(\\) answered a request with 400\\. The `))
+      assert.match(message, new RegExp(`^${name}\\(\\) answered a GET request with 400\\. The `))
       assert.match(message, says)
       assert.match(message, /: set "onInvalid" to get the error of each one$/)
       assert.doesNotMatch(message + cause.stack, /hunter2|4711/)
@@ -77,6 +79,44 @@ for (const [name, start] of Object.entries(middlewares)) {
     assert.deepEqual(warnings, [])
   })
 }
+
+/** Returns the message of the warning for a request to `path` of an Express application. */
+async function warned(t, name, route, method, path) {
+  const warnings = warningsOf(t, CODE)
+  const { app, middleware } = appOf(t, name)
+  app[method.toLowerCase()](route, middleware, (_request, response) => response.end())
+  const url = await serve(t, app)
+  assert.equal((await fetch(new URL(path, url), { method })).status, 400)
+  await setImmediate()
+  return warnings[0].message
+}
+
+const appOf = (t, name) => ({
+  app: require(name)().disable('x-powered-by'),
+  middleware: lockRequest(open(t), { key: () => 4711 }),
+})
+
+for (const name of ['express', 'express4']) {
+  test(`the warning names the method and the route of ${name}, and nothing that the visitor sent`, async (t) => {
+    const message = await warned(t, name, '/orders/:id', 'POST', `/orders/${SECRET}?token=${SECRET}`)
+    assert.match(message, /^lockRequest\(\) answered a POST request to \/orders\/:id with 400\. The /)
+    assert.doesNotMatch(message, /hunter2|token/)
+  })
+
+  test(`the warning names no route of ${name} that is a RegExp`, async (t) => {
+    const message = await warned(t, name, /^.orders/, 'GET', `/orders/${SECRET}`)
+    assert.match(message, /^lockRequest\(\) answered a GET request with 400\. The /)
+    assert.doesNotMatch(message, /hunter2/)
+  })
+}
+
+test('the warning names only methods of HTTP', async (t) => {
+  const warnings = warningsOf(t, CODE)
+  const handle = withRequestLock(open(t), { key: () => 4711 }, () => new Response('served'))
+  await handle(new Request('http://host/', { method: SECRET }))
+  await setImmediate()
+  assert.match(warnings[0].message, /^withRequestLock\(\) answered a request with 400\. The /)
+})
 
 /** The answer of an application to both kinds of servers. */
 function answerTo(error, [, response]) {

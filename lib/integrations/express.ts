@@ -47,7 +47,7 @@ export function lockRequest(
     if (end.signal.aborted) return
     let keys: string | readonly string[] | undefined
     try {
-      keys = reader.read(said)
+      keys = reader.read(said, request)
     } catch (error) {
       await refuse({ status: 400, error: error as TypeError | RangeError }, request, response, next)
       return

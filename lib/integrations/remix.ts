@@ -44,11 +44,12 @@ export function withRequestLock(
   }
 
   return async function requestLock(...args) {
-    const { signal, method } = requestOf(args[0])
+    const request = requestOf(args[0])
+    const { signal, method } = request
     const said = await key(...args)
     let keys: string | readonly string[] | undefined
     try {
-      keys = reader.read(said)
+      keys = reader.read(said, request)
     } catch (error) {
       return refuse({ status: 400, error: error as TypeError | RangeError }, args)
     }

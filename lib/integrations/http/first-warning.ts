@@ -29,13 +29,16 @@ export class FirstWarning {
     this.#mayWarn = !isHeard
   }
 
-  /** Warns of the first error. Its message must not show what a visitor has sent. */
-  warn(error: Error): void {
+  /**
+   * Warns of the first error. Neither its message nor `request`, which names the request, may show
+   * what a visitor has sent.
+   */
+  warn(error: Error, request = 'a request'): void {
     if (!this.#mayWarn) return
     this.#mayWarn = false
     const { code, status, option } = this.#kind
     const message =
-      `${this.#middleware}() answered a request with ${status}. ${error.message}. ` +
+      `${this.#middleware}() answered ${request} with ${status}. ${error.message}. ` +
       `Only the first such request is shown: set "${option}" to get the error of each one`
     emitWarning(code, withoutKey(error), () => message)
   }

@@ -2,6 +2,7 @@
 
 import { FirstWarning } from './first-warning'
 import { type KeyRules, parseKeys } from './request-lock'
+import { requestName } from './request-name'
 
 const KIND = { code: 'LEASEHOLD_INVALID_KEY', status: 400, option: 'onInvalid' }
 
@@ -22,13 +23,15 @@ export class KeyReader {
     this.#first = new FirstWarning(KIND, middleware, isHeard)
   }
 
-  /** Returns what {@link parseKeys} returns, and throws what it throws. */
-  read(given: unknown): string | readonly string[] | undefined {
+  /** Returns what {@link parseKeys} returns for the keys of `request`. Throws what it throws. */
+  read(given: unknown, request: unknown): string | readonly string[] | undefined {
     try {
       return parseKeys(given, this.#rules)
     } catch (error) {
       // Such messages name types, and never the visitor's value.
-      if (this.#isAboutType(given, error as KeyError)) this.#first.warn(error as KeyError)
+      if (this.#isAboutType(given, error as KeyError)) {
+        this.#first.warn(error as KeyError, requestName(request))
+      }
       throw error
     }
   }
