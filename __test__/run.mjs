@@ -276,10 +276,10 @@ const breaking = files.filter(isIn(BREAKING))
 const alone = files.filter((file) => isIn(ALONE)(file) && ![...beside, ...waiting, ...breaking].includes(file))
 console.log(`\nRedis: ${redis}`)
 // These tests use less than a fifth of a processor each.
-const shared = stepOfNode('tests that share the machine', together, 7)
+const shared = stepOfNode('tests that share the machine', together, 6)
 await Promise.all([shared, stepOfNode('tests that wait at the same time', beside, 1, { beside: shared }), rustEnded])
 // Some of these files run several of their tests at a time.
-await stepOfNode('tests that mostly wait', waiting, 5)
+await stepOfNode('tests that mostly wait', waiting, 4)
 await stepOfNode('tests that break servers', breaking, 2)
 await stepOfNode('tests that run alone', alone, 1)
 
