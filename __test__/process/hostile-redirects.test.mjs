@@ -41,29 +41,45 @@ function fullMap(port) {
   return list(range(0, SLOTS - MASTERS, '127.0.0.1'), ...others)
 }
 
+/** The answer of a cluster's node to INFO. */
+const INFO = () => bulk('redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:master\r\nloading:0\r\nrun_id:fa4e\r\n')
+
+/**
+ * Starts a server to which requests are redirected. Resolves to its port and its most connections.
+ */
+async function startCounted(t, says) {
+  const sockets = new Set()
+  const counted = { port: 0, most: 0 }
+  const HELLO = (_, socket) => {
+    sockets.add(socket)
+    socket.on('close', () => sockets.delete(socket))
+    counted.most = Math.max(counted.most, sockets.size)
+    return undefined
+  }
+  counted.port = await startFakeRedis(t, { ...says, HELLO })
+  return counted
+}
+
+function openCluster(t, port) {
+  const locks = createLockClient({ store: `redis-cluster://127.0.0.1:${port}`, storeTimeout: 2_000 })
+  locks.on('error', () => {})
+  atEnd(t, () => locks.close())
+  return locks
+}
+
 describe('hostile redirects', { skip: !storeNames.includes('redis'), timeout: 60_000 }, () => {
   test('a cluster node that redirects each request to another place does not cost more and more connections', async (t) => {
-    const sockets = new Set()
-    let [maps, redirects, most, elsewhere] = [0, 0, 0, 0]
+    let [maps, redirects, elsewhere] = [0, 0, 0]
     const says = {
-      INFO: () => bulk('redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:master\r\nloading:0\r\nrun_id:fa4e\r\n'),
+      INFO,
       CLUSTER: () => (maps++ === 0 ? fullMap(port) : '-ERR no map\r\n'),
       EVALSHA: ([, , count, key]) =>
         count === '0' ? undefined : `-MOVED ${slotOf(key)} ${place(redirects++)}:${elsewhere}\r\n`,
     }
     const port = await startFakeRedis(t, says)
-    elsewhere = await startFakeRedis(t, {
-      ...says,
-      HELLO: (_, socket) => {
-        sockets.add(socket)
-        socket.on('close', () => sockets.delete(socket))
-        most = Math.max(most, sockets.size)
-        return undefined
-      },
-    })
-    const locks = createLockClient({ store: `redis-cluster://127.0.0.1:${port}`, storeTimeout: 2_000 })
-    locks.on('error', () => {})
-    atEnd(t, () => locks.close())
+    const counted = await startCounted(t, says)
+    elsewhere = counted.port
+    const locks = openCluster(t, port)
     const end = now() + SECONDS * 1_000
     const call = async (caller) => {
       while (now() < end) {
@@ -72,43 +88,35 @@ describe('hostile redirects', { skip: !storeNames.includes('redis'), timeout: 60
       }
     }
     await Promise.all(Array.from({ length: CALLERS }, (_, caller) => call(caller)))
-    t.diagnostic(`${redirects} redirects, ${maps} questions for the map, at most ${most} connections to those places`)
+    t.diagnostic(
+      `${redirects} redirects, ${maps} questions for the map, at most ${counted.most} connections to those places`,
+    )
     assert.ok(redirects > 100, `${redirects} redirects`)
-    assert.ok(most < MOST, `${most} connections`)
+    assert.ok(counted.most < MOST, `${counted.most} connections`)
   })
 
   test('a cluster node that asks for each request at another place does not cost more and more connections', async (t) => {
-    const sockets = new Set()
-    let [asks, most, elsewhere] = [0, 0, 0]
+    let [asks, elsewhere] = [0, 0]
     const says = {
-      INFO: () => bulk('redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:master\r\nloading:0\r\nrun_id:fa4e\r\n'),
+      INFO,
       CLUSTER: () => list(list(':0\r\n', ':16383\r\n', list(bulk('127.0.0.1'), `:${port}\r\n`))),
       ASKING: () => '+OK\r\n',
       EVALSHA: ([, , count, key]) =>
         count === '0' ? undefined : `-ASK ${slotOf(key)} ${place(asks++)}:${elsewhere}\r\n`,
     }
     const port = await startFakeRedis(t, says)
-    elsewhere = await startFakeRedis(t, {
-      ...says,
-      HELLO: (_, socket) => {
-        sockets.add(socket)
-        socket.on('close', () => sockets.delete(socket))
-        most = Math.max(most, sockets.size)
-        return undefined
-      },
-    })
-    const locks = createLockClient({ store: `redis-cluster://127.0.0.1:${port}`, storeTimeout: 2_000 })
-    locks.on('error', () => {})
-    atEnd(t, () => locks.close())
+    const counted = await startCounted(t, says)
+    elsewhere = counted.port
+    const locks = openCluster(t, port)
     const end = now() + SECONDS * 1_000
     const call = async (caller) => {
       while (now() < end) await locks.inspect(`key-${caller}`).catch(() => {})
     }
     await Promise.all(Array.from({ length: 3 * CALLERS }, (_, caller) => call(caller)))
-    t.diagnostic(`${asks} redirects, at most ${most} connections to those places`)
+    t.diagnostic(`${asks} redirects, at most ${counted.most} connections to those places`)
     assert.ok(asks > 100, `${asks} redirects`)
     // 64 to nodes that are not in the map, and some that are closing.
-    assert.ok(most < 130, `${most} connections`)
+    assert.ok(counted.most < 130, `${counted.most} connections`)
   })
 
   test('a sentinel that names another master all the time costs few connections', async (t) => {

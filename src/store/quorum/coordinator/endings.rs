@@ -79,7 +79,7 @@ impl Coordinator {
             Request::Acquire(AcquireRequest { ttl, .. }) => Some(ttl.as_duration()),
             _ => None,
         };
-        let release = TokenChange { life, ..TokenChange::release(key.clone(), token) };
+        let release = || TokenChange { life, ..TokenChange::release(key.clone(), token) };
         match answer {
             Ok(Reply::Queued { .. }) => {
                 self.waiters.queued(now, token, id, granted, patience);
@@ -87,7 +87,7 @@ impl Coordinator {
             }
             Ok(Reply::Busy { .. }) => {
                 for node in pending.vote_round.possibly_granted() {
-                    self.pending_releases.add(now, node, release.clone(), true);
+                    self.pending_releases.add(now, node, release(), true);
                 }
                 self.refuse(token);
             }
@@ -95,10 +95,10 @@ impl Coordinator {
             Err(_) => {
                 let touched = granted | self.waiters.touched_by(token);
                 for node in pending.vote_round.possibly_granted() {
-                    self.pending_releases.add(now, node, release.clone(), true);
+                    self.pending_releases.add(now, node, release(), true);
                 }
                 for node in (0..self.nodes.count()).filter(|node| touched & 1 << node != 0) {
-                    self.pending_releases.add(now, node, release.clone(), false);
+                    self.pending_releases.add(now, node, release(), false);
                 }
                 self.refuse(token);
             }
