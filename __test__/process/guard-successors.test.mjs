@@ -76,6 +76,33 @@ describe('leasehold run, killed', { skip, timeout: 240_000, concurrency: 2 }, ()
     await assertCleanedUp(contended, await assertInTurn(t, contended), 7_000)
   })
 
+  test('while its guard is stopped, the guard continues in time to end the command before its lock', async (t) => {
+    const words = ['--ttl', '6s', '--grace', '1s']
+    const contended = await contend(t, storeOf(t), 'k', { clean: FOR_EVER, words })
+    const { pid } = guardOf(contended.first.pid)
+    stop(t, pid)
+    // Its successor would end the command, too.
+    killIfThere(successorOf({ pid }).pid)
+    contended.first.signal('SIGKILL')
+    await assertInTurn(t, { ...contended, soon: contended.soon + 6_000 })
+  })
+
+  for (const ttl of [3, 9])
+    test(`after the end of its guard, another guard ends the command: ttl ${ttl} s`, async (t) => {
+      const words = ['--ttl', `${ttl}s`, '--grace', '1s']
+      const contended = await contend(t, storeOf(t), 'k', { clean: FOR_EVER, words })
+      const { pid } = guardOf(contended.first.pid)
+      process.kill(pid, 'SIGKILL')
+      const next = await until('another guard', () => {
+        const guard = guardOf(contended.first.pid)
+        return guard?.pid === pid ? undefined : guard
+      })
+      if (ttl < 8) await until('its successor', () => successorOf(next))
+      contended.first.signal('SIGKILL')
+      await assertInTurn(t, contended)
+      await until('the guard to end', () => !processes().some((each) => each.pid === next.pid))
+    })
+
   test('the guard learns of the takeover although the search for processes takes longer than the ttl', {
     skip: process.versions.bun ? 'Bun ignores --require in NODE_OPTIONS' : false,
   }, async (t) => {
@@ -175,7 +202,7 @@ describe('the guard of leasehold run', { skip, timeout: 60_000 }, () => {
     })
     const alive = setTimeout(() => {}, 60_000)`
 
-  test('if the guard is stopped, leasehold ends without the guard, which does not end the command later', async (t) => {
+  test('if the guard is stopped, leasehold ends without it, and the guard does not end the command', async (t) => {
     const command = spawn('sleep', ['60'], { detached: true, stdio: 'ignore' })
     atEnd(t, () => command.kill('SIGKILL'))
     const file = fileURLToPath(new URL('../../dist/cli/guard.js', import.meta.url))
@@ -186,9 +213,16 @@ describe('the guard of leasehold run', { skip, timeout: 60_000 }, () => {
     atEnd(t, () => killIfThere(guard.pid))
     reporter.signal('SIGUSR2')
     assert.deepEqual(await reporter.exited, { code: 0, signal: null })
-    process.kill(guard.pid, 'SIGCONT')
     await until('the guard to end', () => !processes().some(({ pid }) => pid === guard.pid))
     assert.equal(command.signalCode, null)
     process.kill(command.pid, 0)
+  })
+  test('a stopped successor ends with the command', async (t) => {
+    const contended = await contend(t, storeOf(t), 'k', { words: ['--ttl', '4s'] })
+    const { pid } = successorOf(guardOf(contended.first.pid))
+    stop(t, pid)
+    contended.first.signal('SIGTERM')
+    await assertInTurn(t, contended)
+    await until('the successor to end', () => !processes().some((each) => each.pid === pid))
   })
 })

@@ -36,7 +36,7 @@ const RENEWED_WITHIN = 125
 // reports, and its `read` does not end. So a subshell, ring, sends SIGURG when the lock is safe for
 // less than 1 s. It repeats the signal every second, because a shell misses a signal that arrives
 // just before its `read`. The signal ends the `read`, and the script acts as if leasehold were
-// gone. If the system has no room for the subshell, or for its `sleep`, the script tries again
+// gone. The script itself can be stopped, too, so ring sends SIGCONT first. If the system has no room for the subshell, or for its `sleep`, the script tries again
 // after the next report. The script acts even if the main process of the command is stopped, too
 // (Ctrl-Z): other processes of the command may go on. It leaves alone a command that has ended by
 // itself: not by a signal, and not after a signal that asked it to end, which leasehold reports.
@@ -134,11 +134,11 @@ ring() {
   while [ -z "$over" ] && command eval 'sleep "$1" &' && sleeper=$!; do
     [ -n "$over" ] || wait "$sleeper"
     [ -z "$over" ] || { kill -KILL "$sleeper"; wait "$sleeper"; exit; }
-    kill -URG "$$" || exit
+    kill -CONT "$$" && kill -URG "$$" || exit
     set -- 1
   done
   # Without a process that waits, ring at once rather than never.
-  [ -n "$over" ] || kill -URG "$$"
+  [ -n "$over" ] || { kill -CONT "$$"; kill -URG "$$"; }
 }
 arm() {
   hush

@@ -61,9 +61,19 @@ export interface Held extends Omit<Takeover, 'command'> {
 export class Guard {
   readonly #held: Held
   readonly #lease: api.Lease
-  readonly #shell: StandBy
-  readonly #successor: StandBy | undefined
+  #shell!: StandBy
+  #successor: StandBy | undefined
+  #command: CommandId | undefined
   #isAsked = false
+  #isEnding = false
+  #tellEnding = () => {}
+  /**
+   * Resolves when the guard ends the command because this process was stopped for too long. Never
+   * resolves otherwise.
+   */
+  readonly ending = new Promise<void>((resolve) => {
+    this.#tellEnding = resolve
+  })
 
   /**
    * Starts the guard of a command that runs while `lease` is held. Call the constructor before you
@@ -75,19 +85,28 @@ export class Guard {
   constructor(held: Held, lease: api.Lease) {
     this.#held = held
     this.#lease = lease
+    this.#start()
+  }
+
+  #start(): void {
+    const { ticket, grace, startup } = this.#held
     const [file, ...args] = successorCommand()
-    const { ttl } = held.ticket
-    const times = [Math.ceil(held.grace / 1_000), uncheckedFor(ttl)]
+    const times = [Math.ceil(grace / 1_000), uncheckedFor(ticket.ttl)]
     const shown = [...times.map(String), workingFolder(), file, ...args]
     // In the root directory, so that the shell keeps no other directory in use.
-    this.#shell = new StandBy(SHELL, ['-c', SCRIPT, 'leasehold-guard', ...shown], '/')
+    const shell = new StandBy(SHELL, ['-c', SCRIPT, 'leasehold-guard', ...shown], '/')
     try {
-      const before = startsBefore(ttl, held.startup)
-      this.#successor = before ? new StandBy(file, [...args, String(this.#shell.pid)]) : undefined
+      const before = startsBefore(ticket.ttl, startup)
+      this.#successor = before ? new StandBy(file, [...args, String(shell.pid)]) : undefined
     } catch (error) {
-      this.#shell.dismiss()
+      shell.dismiss()
       throw error
     }
+    this.#shell = shell
+    shell.ending.then(() => {
+      this.#isEnding = true
+      this.#tellEnding()
+    })
   }
 
   /**
@@ -96,6 +115,7 @@ export class Guard {
    * too.
    */
   async watch(command: CommandId): Promise<boolean> {
+    this.#command = command
     const { options, ticket, grace } = this.#held
     const takeover = encodeTakeover({ options, ticket, grace, command })
     const safe = this.#safeUntil()
@@ -107,15 +127,31 @@ export class Guard {
   }
 
   /**
-   * Resolves when the guard ends the command because this process was stopped for too long. Never
-   * resolves otherwise.
+   * Reports a renewal of the lock to the shell and to the successor. If the shell has ended, because
+   * it was killed or had no room for a process, starts both again.
    */
-  get ending(): Promise<void> {
-    return this.#shell.ending
+  renewed(): void {
+    if (this.#shell.isGone && !this.#isEnding) this.#restart()
+    else this.#report()
   }
 
-  /** Reports a renewal of the lock to the shell and to the successor. */
-  renewed(): void {
+  #restart(): void {
+    // The command has yet to start, or is over.
+    if (this.#command === undefined) return
+    // The successor tells its renewals to the old shell.
+    this.#successor?.dismiss()
+    this.#successor = undefined
+    try {
+      this.#start()
+    } catch {
+      // Try again after the next renewal.
+      return
+    }
+    this.watch(this.#command)
+    if (this.#isAsked) this.#report()
+  }
+
+  #report(): void {
     const safe = this.#safeUntil()
     if (safe === 0) return
     this.#shell.report(this.#isAsked ? `${safe} ${ASKED}` : String(safe))
@@ -125,7 +161,7 @@ export class Guard {
   /** Reports to the shell that a signal asked the command to end. */
   asked(): void {
     this.#isAsked = true
-    this.renewed()
+    this.#report()
   }
 
   /**
@@ -141,6 +177,7 @@ export class Guard {
 
   /** Ends the guard. Call it when the command is over. */
   dismiss(): void {
+    this.#command = undefined
     this.#successor?.dismiss()
     this.#shell.dismiss()
   }

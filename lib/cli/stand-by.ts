@@ -51,6 +51,10 @@ export class StandBy {
     return this.#process.pid
   }
 
+  get isGone(): boolean {
+    return this.#process.exitCode !== null || this.#process.signalCode !== null
+  }
+
   /**
    * Sends the first lines, which the process answers once. Resolves with true after the answer, and
    * with false if the process ends before it.
@@ -80,6 +84,8 @@ export class StandBy {
   /** Tells the process that the command has ended, or could not be started. */
   dismiss(): void {
     this.#process.stdin?.end(`${OVER}\n`)
+    // A stopped process would stay for ever: nobody else continues it.
+    this.#process.kill('SIGCONT')
     // The open pipe would keep this process alive until the other one has ended.
     this.#process.stdout?.destroy()
   }
