@@ -36,14 +36,15 @@ const RENEWED_WITHIN = 125
 // reports, and its `read` does not end. So a subshell, ring, sends SIGURG when the lock is safe for
 // less than 1 s. It repeats the signal every second, because a shell misses a signal that arrives
 // just before its `read`. The signal ends the `read`, and the script acts as if leasehold were
-// gone. The script itself can be stopped, too, so ring sends SIGCONT first. If the system has no room for the subshell, or for its `sleep`, the script tries again
-// after the next report. The script acts even if the main process of the command is stopped, too
-// (Ctrl-Z): other processes of the command may go on. It leaves alone a command that has ended by
-// itself: not by a signal, and not after a signal that asked it to end, which leasehold reports.
-// The successor that leasehold started does not see the end of its input, so the script sends
-// SIGURG to it, too. The successor needs time to adopt the lock. So the script then counts the lock
-// as safe for longer: for half of the time by which `short` exceeds RENEWED_WITHIN. If another
-// process has got the id of the script meanwhile, SIGURG does nothing to it by default.
+// gone. The script itself can be stopped, too, so ring sends SIGCONT first. If the system has no
+// room for the subshell, or for its `sleep`, the script tries again after the next report. The
+// script acts even if the main process of the command is stopped, too (Ctrl-Z): other processes of
+// the command may go on. It leaves alone a command that has ended by itself: not by a signal, and
+// not after a signal that asked it to end, which leasehold reports. The successor that leasehold
+// started does not see the end of its input, so the script sends SIGURG to it, too. The successor
+// needs time to adopt the lock. So the script then counts the lock as safe for longer: for half of
+// the time by which `short` exceeds RENEWED_WITHIN. If another process has got the id of the script
+// meanwhile, SIGURG does nothing to it by default.
 //
 // The script sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`,
 // and others read a negative ID without `--` as an option of `kill -s`.

@@ -127,8 +127,8 @@ export class Guard {
   }
 
   /**
-   * Reports a renewal of the lock to the shell and to the successor. If the shell has ended, because
-   * it was killed or had no room for a process, starts both again.
+   * Reports a renewal of the lock to the shell and to the successor. If the shell has ended (it was
+   * killed, or had no room for a process), starts both again.
    */
   renewed(): void {
     if (this.#shell.isGone && !this.#isEnding) this.#restart()
