@@ -1,9 +1,9 @@
-// Output that never blocks this process. Node writes to a terminal synchronously, and Ctrl-S stops
-// a terminal. `leasehold run` could then neither kill its command nor keep its lock.
+// Prints messages without waiting for the terminal. Node writes to a terminal synchronously, and
+// Ctrl-S stops a terminal. `leasehold run` could then neither kill its command nor keep its lock.
 
 import { write } from 'node:fs'
 
-/** Resolves when all texts so far are written. */
+/** Resolves when all texts that were given to the terminal so far are written. */
 let written: Promise<void> = Promise.resolve()
 
 /**
@@ -18,5 +18,5 @@ export function printInBackground(text: string): void {
   written = written.then(() => new Promise((resolve) => write(process.stderr.fd, text, () => resolve())))
 }
 
-/** Resolves when all texts so far are written. */
+/** Resolves when the terminal has got all texts so far. */
 export const printed = (): Promise<void> => written

@@ -37,14 +37,15 @@ const RENEWED_WITHIN = 125
 // less than 1 s. It repeats the signal every second, because a shell misses a signal that arrives
 // just before its `read`. The signal ends the `read`, and the script acts as if leasehold were
 // gone. The script itself can be stopped, too, so ring sends SIGCONT first. If the system has no
-// room for the subshell, or for its `sleep`, the script tries again after the next report. The
-// script acts even if the main process of the command is stopped, too (Ctrl-Z): other processes of
-// the command may go on. It leaves alone a command that has ended by itself: not by a signal, and
-// not after a signal that asked it to end, which leasehold reports. The successor that leasehold
-// started does not see the end of its input, so the script sends SIGURG to it, too. The successor
-// needs time to adopt the lock. So the script then counts the lock as safe for longer: for half of
-// the time by which `short` exceeds RENEWED_WITHIN. If another process has got the id of the script
-// meanwhile, SIGURG does nothing to it by default.
+// room for the subshell or for its `sleep`, the script tries again, at the latest after the next
+// report. The script acts even if the main process of the command is stopped, too (Ctrl-Z): other
+// processes of the command may go on. The script leaves a command alone that has ended by itself:
+// no signal ended the command, and leasehold has not reported that a signal asked the command to
+// end. The successor that leasehold started does not see the end of its input, so the script sends
+// SIGURG to it, too. The successor needs time to adopt the lock. So the script then counts the lock
+// as safe for longer: for half of the time by which `short` exceeds RENEWED_WITHIN. If another
+// process has got the id of the script meanwhile, SIGURG does nothing to that process by default,
+// and SIGCONT does nothing unless that process is stopped.
 //
 // The script sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`,
 // and others read a negative ID without `--` as an option of `kill -s`.
@@ -130,7 +131,7 @@ start() {
 } 2>/dev/null
 ring() {
   trap 'over=1' TERM
-  # With a redirection of its call, the shell would keep the pipe to leasehold open.
+  # If the call of ring had this redirection, the shell would keep the pipe to leasehold open.
   exec >/dev/null
   while [ -z "$over" ] && command eval 'sleep "$1" &' && sleeper=$!; do
     [ -n "$over" ] || wait "$sleeper"
@@ -138,7 +139,7 @@ ring() {
     kill -CONT "$$" && kill -URG "$$" || exit
     set -- 1
   done
-  # Without a process that waits, ring at once rather than never.
+  # If no process can be started to wait, ring at once rather than never.
   [ -n "$over" ] || { kill -CONT "$$"; kill -URG "$$"; }
 }
 arm() {

@@ -26,10 +26,10 @@ import { uptime } from './uptime'
 
 /**
  * The ttl, in ms, below which the successor starts before the command. When leasehold is killed, at
- * least two thirds of the ttl are left. When it is stopped (SIGSTOP), the guard notices that about
- * 1 s before only a third is left. If SHORT_TTL is smaller, a busy machine starts the successor so
- * late that the guard kills the command first; if it is larger, more commands pay for the
- * successor's 50 MB of memory.
+ * least two thirds of the ttl are left. When leasehold is stopped (SIGSTOP), the guard notices that
+ * up to 1 s before only a third is left. If SHORT_TTL is smaller, a busy machine starts the
+ * successor so late that the guard kills the command first; if it is larger, more commands pay for
+ * the successor's 50 MB of memory.
  */
 const SHORT_TTL = 8_000
 
@@ -128,7 +128,7 @@ export class Guard {
 
   /**
    * Reports a renewal of the lock to the shell and to the successor. If the shell has ended (it was
-   * killed, or had no room for a process), starts both again.
+   * killed, or had no room for a process), starts another shell and another successor.
    */
   renewed(): void {
     if (this.#shell.isGone && !this.#isEnding) this.#restart()
@@ -136,7 +136,7 @@ export class Guard {
   }
 
   #restart(): void {
-    // The command has yet to start, or is over.
+    // The command has yet to start, or is over: there is nothing to watch.
     if (this.#command === undefined) return
     // The successor tells its renewals to the old shell.
     this.#successor?.dismiss()

@@ -57,8 +57,8 @@ command the same way; leasehold holds the lock until the command has ended.
 
 If leasehold itself is killed with SIGKILL, a guard stops the command the same way. The guard keeps the lock
 held until the command has ended. If the command has not begun, it never runs. If the guard is killed at the same
-time, the lock is free after its --ttl, on every store. On Linux, the guard also stops the command if SIGSTOP halts
-leasehold alone until a third of the --ttl is left.
+time, the lock is free after its --ttl, on every store. On Linux, the guard also stops the command if leasehold
+is stopped (SIGSTOP, Ctrl-Z) until a third of the --ttl is left.
 
 Exit code: that of the command, or the end by the same signal. 75: another holder has the lock. 69: the
 store is unavailable. 70: the lock was lost, or held for --max-hold, and leasehold or its guard stopped the

@@ -84,7 +84,7 @@ export class StandBy {
   /** Tells the process that the command has ended, or could not be started. */
   dismiss(): void {
     this.#process.stdin?.end(`${OVER}\n`)
-    // A stopped process would stay for ever: nobody else continues it.
+    // A stopped process would stay for ever: no other process continues it.
     this.#process.kill('SIGCONT')
     // The open pipe would keep this process alive until the other one has ended.
     this.#process.stdout?.destroy()

@@ -72,9 +72,10 @@ function draw({ locks, complete }: api.LockList): void {
 }
 
 /**
- * The most locks, and the most characters of their names, that are remembered although they are not
- * in the last listing. If these are larger, a store with ever new locks takes more memory. If they
- * are smaller, more locks are told as held again after other locks hid them from the listing.
+ * The most locks that are remembered although they are not in the last listing, and the most
+ * characters of their keys and leases. If these are larger, a store that always has new locks takes
+ * more memory. If they are smaller, more locks are reported as held again after other locks hid
+ * them from the listing.
  */
 const [MOST_HIDDEN, MOST_CHARACTERS] = [10_000, 4_000_000]
 
@@ -104,8 +105,8 @@ export function teller(json: boolean): (list: api.LockList) => void {
     let [hidden, characters] = [0, 0]
     for (const [key, leases] of before) {
       if (now.has(key)) continue
-      // A lock that is missing from an incomplete listing may still be held. The last ones come
-      // first.
+      // A lock that is missing from an incomplete listing may still be held. The locks of the
+      // previous listing come first, so the limits drop those that are missing for longest.
       if (complete) tell('free', key)
       else {
         hidden++

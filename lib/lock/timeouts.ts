@@ -23,7 +23,7 @@ const soon = Promise.resolve()
 
 /**
  * How long an error waits for the store's answer, in ms. The answer also counts for other waits
- * that began before the query, and end within this time after it. If this is larger, calls
+ * that began before the query and end within this time after the query. If this is larger, calls
  * take longer than their `wait`, and errors name earlier holders. If it is smaller, errors name no
  * holder if the store is far away, and waits that end one after the other send more queries.
  */

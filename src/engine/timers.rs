@@ -41,10 +41,10 @@ impl<Id: Ord + Copy> Timers<Id> {
         self.heap.pop().map(|Reverse(entry)| entry)
     }
 
-    /// Removes the entries for which `is_live` returns false, if they are the majority. At most
-    /// `live` entries are not. Each lease that ends within a third of its ttl leaves a stale entry,
-    /// and there may be hundreds of thousands of them in a second. Removing them together keeps the
-    /// cost of each constant.
+    /// Removes the entries for which `is_live` returns false, if they are the majority. `live` is
+    /// the highest possible number of the other entries. Each lease that ends within a third of its
+    /// ttl leaves a stale entry, and there may be hundreds of thousands of them in a second.
+    /// Removing them together keeps the cost of each constant.
     pub fn compact(&mut self, live: usize, is_live: impl Fn(Instant, Id) -> bool) {
         if self.heap.len() > KEPT.max(live * 2) {
             self.heap.retain(|Reverse((at, id))| is_live(*at, *id));

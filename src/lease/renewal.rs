@@ -9,8 +9,8 @@ use super::{Instant, Ttl};
 pub type Jitter = f64;
 
 /// Returns when a lease is renewed for the first time after a granted request that was sent at
-/// `sent`: after a third of its ttl, or up to a tenth of that earlier. Two more chances fit in
-/// before the deadline, even if each of them gets no answer in time.
+/// `sent`: after a third of its ttl, or up to a tenth of that earlier. Two more renewals fit in
+/// before the deadline, even if the store answers none of them in time.
 pub fn next(sent: Instant, ttl: Ttl, jitter: Jitter) -> Instant {
     sent + (ttl.as_duration() / 3).mul_f64(1.0 - 0.1 * jitter)
 }

@@ -27,13 +27,13 @@ pub use self::refusals::Kind;
 use self::refusals::Refusals;
 use super::{StoreError, StoreErrorKind};
 
-/// The pause before the first probe; chance shortens it. It doubles with each probe that fails, up
-/// to [`LONGEST_PAUSE`]. If this is larger, a short outage lasts longer for callers; if it is
-/// smaller, a server that is down gets more pings.
+/// The longest pause before the first probe: the jitter shortens a pause by up to half. The pause
+/// doubles with each probe that fails, up to [`LONGEST_PAUSE`]. If this is larger, a short outage
+/// lasts longer for callers; if it is smaller, a server that is down gets more pings.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
-/// The longest pause between two probes. With it and the pause of a caller that asks again, callers
-/// are served within a second after the server is back. If this is larger, they wait longer; if it
-/// is smaller, a server that is down gets more pings.
+/// The longest pause between two probes. This pause and the pause of a caller that asks again take
+/// less than a second together, so callers are served within a second after the server is back. If
+/// this is larger, callers wait longer; if it is smaller, a server that is down gets more pings.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The end of the error message for a request that was not sent because the breaker is open.

@@ -78,7 +78,7 @@ export function isLockClient(given: unknown): boolean {
   return isInstance(given) && isMethod(given, 'withLock') && isMethod(given, 'tryAcquire') && isMethod(given, 'inspect')
 }
 
-/** Describes a lock client where one of this copy of the library is needed. */
+/** Describes a lock client of another copy of leasehold. Returns `undefined` for other values. */
 export const otherCopy = (given: unknown): string | undefined =>
   isLockClient(given) ? 'one of another copy of leasehold: load both from the same copy' : undefined
 

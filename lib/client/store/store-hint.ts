@@ -43,7 +43,7 @@ const TEXTS: Readonly<Record<string, string>> = {
   sqlite: 'is only the scheme of a store: write sqlite:PATH',
 }
 
-/** The schemes of servers that are no store. No other text is shown: it may be a password. */
+/** The schemes of servers that are no store. Other schemes are not shown: one may be a password. */
 const OTHERS = 'http https mysql mariadb mongodb mongodb+srv amqp amqps nats etcd memcached ws wss'.split(' ')
 
 const POSTGRES: readonly string[] = ['postgres', 'postgresql']

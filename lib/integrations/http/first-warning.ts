@@ -30,8 +30,8 @@ export class FirstWarning {
   }
 
   /**
-   * Warns of the first error. Neither its message nor `request`, which names the request, may show
-   * what a visitor has sent.
+   * Warns of the first error. `request` names the request that was answered. Neither this name nor
+   * the error's message may contain a text that a visitor has chosen.
    */
   warn(error: Error, request = 'a request'): void {
     if (!this.#mayWarn) return

@@ -4,18 +4,18 @@
 import { METHODS } from 'node:http'
 
 /**
- * The most characters of a route that the name has. If this is larger, a warning is hard to read.
- * If it is smaller, the name lacks the route of more requests.
+ * The length of the longest route that a name contains, in characters. If this is larger, a warning
+ * is hard to read. If it is smaller, the names of more requests lack the route.
  */
 const LONGEST_ROUTE = 200
 
 /**
- * Returns `a POST request to /orders/:id`, or less if the method or the route is not known. The
+ * Returns `a POST request to /orders/:id`, without the method or the route if it is not known. The
  * route is the pattern that the application gave to Express.
  */
 export function requestName(given: unknown): string {
   const { method, route } = Object(given) as { method?: unknown; route?: unknown }
-  // A Request may have any word as its method.
+  // A visitor may send any word as the method of a Request.
   const isMethod = typeof method === 'string' && METHODS.includes(method)
   const { path } = Object(route) as { path?: unknown }
   const isRoute = typeof path === 'string' && path.length <= LONGEST_ROUTE

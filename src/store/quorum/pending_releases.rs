@@ -66,8 +66,8 @@ pub struct TokenChange {
     /// When the released lease, or the ticket `to`, ends at the node; `None` if that is not known.
     /// If the node refuses the change, the change is repeated until then.
     pub ends: Option<Instant>,
-    /// For how long the lease may live after the node has answered, if `ends` is not known: by
-    /// then, the node has carried out the request that created the lease.
+    /// For how long the lease may live after an answer of the node, if `ends` is not known. When
+    /// the node answers, it has carried out the request that created the lease.
     pub life: Option<Duration>,
 }
 

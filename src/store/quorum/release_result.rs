@@ -1,4 +1,4 @@
-//! Decides what an answer to a release or to a move means for its repetition. Pure.
+//! Decides from a node's answer whether a release or a move is repeated. Pure.
 
 use crate::lease::Instant;
 use crate::store::{Answer, StoreErrorKind};

@@ -64,7 +64,7 @@ impl TicketEnds {
         }
     }
 
-    /// Returns when the ticket of `adopter` has ended at all nodes, as far as they have told it.
+    /// Returns the latest end of the ticket of `adopter` that a node has told.
     pub fn latest(&self, adopter: Token) -> Option<Instant> {
         self.adopters.get(&adopter)?.ends.iter().copied().flatten().max()
     }

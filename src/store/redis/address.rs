@@ -139,7 +139,8 @@ impl RedisAddress {
         all.into_iter().cloned().collect()
     }
 
-    /// Returns the same address, whose messages also hide these secrets.
+    /// Returns the same address, whose messages hide `secrets`. These have to include the secrets
+    /// of the address itself.
     pub fn hiding(self, secrets: &Arc<[String]>) -> Self {
         let endpoint = match self.endpoint {
             Endpoint::Master(sentinels) => {

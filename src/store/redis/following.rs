@@ -99,7 +99,8 @@ impl RedisStore {
         }
         drop(state);
         let until = Instant::now() + PATIENCE;
-        // A sentinel can name ever other masters. Then one task connects after each pause.
+        // A sentinel may name other masters again and again. One task connects to all of them, with
+        // a pause after each attempt.
         if self.reconnects_until.replace(Some(until)).is_some() {
             return;
         }

@@ -48,7 +48,7 @@ pub struct RedisStore {
     pub(super) releases: RefCell<Releases>,
     /// True while a task repeats releases at the new master.
     pub(super) repeats: Cell<bool>,
-    /// When the task gives up that connects to the new master; `None` if no such task runs.
+    /// When the task that connects to a new master gives up; `None` if no such task runs.
     pub(super) reconnects_until: Cell<Option<Instant>>,
     /// The tasks in the background. They end when the store closes.
     pub(super) tasks: RefCell<JoinSet<()>>,

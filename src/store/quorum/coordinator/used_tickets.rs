@@ -74,8 +74,9 @@ impl Coordinator {
         }
     }
 
-    /// Counts the lease of `token` as adopted again if the process has asked to detach it, and
-    /// holds it still. Does nothing if such a request is open: the lease may become a ticket.
+    /// Counts the lease of `token` as adopted again if the process has asked to detach the lease
+    /// and still holds it. Does nothing while such a request is open: the lease may become a
+    /// ticket.
     pub(super) fn count_as_adopted(&mut self, token: Token) {
         if !self.lease_nodes.is_detaching(token) {
             return;
@@ -89,8 +90,8 @@ impl Coordinator {
         }
     }
 
-    /// Releases the adopted leases that have ended without a release. If the client adopts such a
-    /// lease once more, that adoption decides.
+    /// Releases the adopted leases that have ended without a release. If the client is repeating
+    /// the adoption of such a lease, the lease stays until the deadline of that adoption.
     pub(super) fn end_adopted_leases(&mut self, now: Instant) {
         for token in self.lease_nodes.ended(now) {
             let is_of_adopter = |open: &&AdoptionAttempt| open.request.adopter == token && !open.is_over();

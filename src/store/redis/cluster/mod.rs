@@ -6,11 +6,11 @@
 //! redis-rs. That connection repeats requests that may have been carried out, has no channel for
 //! each node, and does not tell from which node a message came.
 //!
-//! If a slot does not belong to a node, or only in part, the node says so and does nothing. Then
-//! the request is sent to the right node. While a slot *moves* from one node to another, what is
-//! kept of a lock may be partly here and partly there. Leases are renewed, released and handed to
-//! adopters wherever lock and fence are together. None is granted in a slot that is still being
-//! given: that would begin a second queue there, and the first one could not come any more.
+//! If a node does not have a slot, or only a part of it, the node says so and does nothing. Then
+//! the store sends the request to the right node. While a slot *moves* from one node to another,
+//! each of the two may have some keys of a lock. Leases are renewed, released and adopted at the
+//! node that has both the lock and its fence. A node that is still importing the slot grants no
+//! lease: a second queue would begin there, and the first one could no longer move.
 //!
 //! - [`address`]: reads the URL;
 //! - [`slots`]: keeps which node has which slot; pure;

@@ -33,9 +33,9 @@ const STAGGER: Duration = Duration::from_millis(150);
 /// questions; if it is smaller, the client may notice a failover late.
 const SUSPICION: Duration = Duration::from_secs(2);
 
-/// The most nodes beyond those of the map and of the URL to which the client connects. If this is
-/// larger, a node that names ever other nodes costs more connections; if it is smaller, requests
-/// that are redirected to new nodes wait for the next map sooner.
+/// The most nodes to which the client connects in addition to those of the map and of the URL. If
+/// this is larger, a node that keeps naming other nodes costs more connections; if it is smaller,
+/// more requests that are redirected to new nodes have to wait for the next map.
 const MOST_STRANGERS: usize = 64;
 
 /// A question for the map, shared by all requests that wait for the answer.

@@ -36,7 +36,7 @@ pub struct SentinelList {
     waiting: VecDeque<FoundSentinel>,
 }
 
-/// A sentinel that another one has told of.
+/// Names a sentinel that another one has told of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundSentinel {
     pub node: RedisAddress,
@@ -94,8 +94,8 @@ impl SentinelList {
         Some(AdmittedSentinel { number: self.add(node.clone(), false), dropped })
     }
 
-    /// Returns when the next waiting sentinel may replace another one. Returns `None` if none
-    /// waits.
+    /// Returns when the next waiting sentinel may replace another one. Returns `None` if no
+    /// sentinel waits.
     pub fn replaces_at(&self) -> Option<Instant> {
         self.replaced.filter(|_| !self.waiting.is_empty()).map(|at| at + REPLACE_AFTER)
     }
