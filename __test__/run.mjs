@@ -49,7 +49,8 @@ const WAITING = [
 ]
 /**
  * The files of these parts that break servers, and wait for the reactions of their clients. Two of
- * them run at a time. With three on a busy machine, locks were out of service for too long.
+ * them run at a time. With three at a time on a busy machine, locks were out of service for too
+ * long.
  */
 const BREAKING = [
   'chaos',

@@ -371,7 +371,7 @@ test('a client of another library under an unknown option: the error has the URL
   }
 })
 
-test('a lock file in a file system that takes no new files is told what to do', {
+test('the error of a lock file in a file system that takes no new files says what to do', {
   skip: process.platform !== 'linux' && 'needs /proc',
 }, async (t) => {
   const locks = createLockClient('sqlite:/proc/leasehold.db')
@@ -383,7 +383,7 @@ test('a lock file in a file system that takes no new files is told what to do', 
   })
 })
 
-test('a client of another copy of leasehold is called so where it can not serve', () => {
+test('the error of a client of another copy of leasehold names the other copy', () => {
   const copy = instance({}, 'withLock', 'tryAcquire', 'inspect')
   const message =
     'The "client" argument must be a LockClient made by createLockClient(). ' +

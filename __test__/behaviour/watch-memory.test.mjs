@@ -1,4 +1,4 @@
-// What `leasehold watch` remembers of listings that are not complete.
+// Checks what `leasehold watch` remembers of listings that are not complete.
 
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
@@ -11,7 +11,7 @@ const { teller } = createRequire(import.meta.url)(join(CLI, '..', 'watch.js'))
 const lock = (key) => ({ key, leases: [{ holder: 'h', fence: 1 }], waiters: [] })
 const locks = (prefix, count) => Array.from({ length: count }, (_, i) => lock(`${prefix}${i}`))
 
-/** Returns the keys that the listings make the teller tell. */
+/** Returns the key of each line that the teller prints for the listings. */
 function told(t, listings) {
   const lines = []
   const write = mock.method(process.stdout, 'write', (text) => lines.push(text))
@@ -25,12 +25,12 @@ function told(t, listings) {
   return lines.filter((line) => line.startsWith('{')).map((line) => JSON.parse(line).key)
 }
 
-test('a lock that other locks hid from a listing for a short time is not told again', (t) => {
+test('a lock that other locks hid from a listing for a short time is not printed again', (t) => {
   const keys = told(t, [[lock('a')], locks('b', 5_000), [lock('a')]])
   assert.equal(keys.filter((key) => key === 'a').length, 1)
 })
 
-test('a store with ever new locks is not remembered for ever', (t) => {
+test('if a store always has new locks, watch does not remember all of them', (t) => {
   const keys = told(t, [[lock('a')], locks('b', 6_000), locks('c', 6_000), [lock('z')], [lock('a')]])
   assert.equal(keys.filter((key) => key === 'a').length, 2)
   const long = 'x'.repeat(1_000)

@@ -1,5 +1,5 @@
-// `leasehold run` is killed or stopped while its user may start no more processes, or after such a
-// time.
+// Kills or stops `leasehold run` while its user may start no more processes, or after the user may
+// start processes again.
 
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
@@ -34,7 +34,10 @@ function reason() {
   return stdout === 'goes on\n' ? false : 'needs setpriv, prlimit and a /bin/sh that outlives a failed fork'
 }
 
-/** Runs {@link COMMAND} as that user. Resolves to its leasehold, its guard and its id. */
+/**
+ * Runs {@link COMMAND} as that user. Resolves to its store, its leasehold (`first`), its process id
+ * (`command`) and its guard.
+ */
 async function runAsUser(t, words) {
   const folder = temporaryFolder(t)
   chownSync(folder, USER, USER)
@@ -52,11 +55,11 @@ async function runAsUser(t, words) {
   return { store, first, command, guard }
 }
 
-/** Sets how many processes that user may have when the guard starts another one. */
+/** Sets how many processes that user may have at most when the guard starts another process. */
 const limit = ({ pid }, most) =>
   execFileSync(AS_USER[0], [...AS_USER.slice(1), 'prlimit', '--pid', String(pid), `--nproc=${most}:`])
 
-/** Acquires the lock within `most` ms. Asserts that the command has ended before. */
+/** Acquires the lock within `most` ms. Asserts that the command has ended by then. */
 async function assertFree(t, { store, command }, most) {
   const locks = createLockClient(store)
   atEnd(t, () => locks.close())

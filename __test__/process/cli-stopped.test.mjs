@@ -99,9 +99,9 @@ describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, (
   const EXITING = ['sh', '-c', 'trap "echo asked; sleep 1; exit 0" TERM; setsid "$0" "$@" & wait']
   for (const [what, wrap, end] of [
     ['a signal has ended', SETSID, ({ first }) => process.kill(childOf(first.pid, 'setsid').pid, 'SIGKILL')],
-    ['has ended as a signal asked it to', EXITING, () => {}],
+    ['has ended because a signal asked it to', EXITING, () => {}],
   ]) {
-    test(`while its command ${what}: the guard ends the other processes before the next command begins`, async (t) => {
+    test(`with a command that ${what}: the guard ends the other processes before the next command begins`, async (t) => {
       const contended = await contend(t, { clean: 300, wrap, words: ['--ttl', '4s', '--grace', '30s'] })
       const { first } = contended
       if (wrap === EXITING) {

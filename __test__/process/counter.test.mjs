@@ -15,8 +15,8 @@ import { openStore, sharedStoreNames } from '../support/stores.mjs'
 const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 2)
 const TTL = 1_000
 /**
- * On a busy machine, the processes take so long to start that the time is over after two kills, and
- * some never get a turn.
+ * The fewest kills. On a busy machine, processes take so long to start that the time is over after
+ * two kills, and some processes never get a turn. If this is larger, the test takes longer there.
  */
 const FEWEST_KILLS = 4
 

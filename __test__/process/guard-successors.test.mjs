@@ -76,7 +76,7 @@ describe('leasehold run, killed', { skip, timeout: 240_000, concurrency: 2 }, ()
     await assertCleanedUp(contended, await assertInTurn(t, contended), 7_000)
   })
 
-  test('while its guard is stopped, the guard continues in time to end the command before its lock', async (t) => {
+  test('while its guard is stopped, the guard continues in time to end the command before the lock ends', async (t) => {
     const words = ['--ttl', '6s', '--grace', '1s']
     const contended = await contend(t, storeOf(t), 'k', { clean: FOR_EVER, words })
     const { pid } = guardOf(contended.first.pid)

@@ -1,6 +1,5 @@
 // Checks what a hostile node of a cluster, or a hostile sentinel, costs. The node redirects each
-// request to another place, and has no map of the slots. The sentinel names another master all the
-// time.
+// request to another place. The sentinel names another master all the time.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -45,7 +44,8 @@ function fullMap(port) {
 const INFO = () => bulk('redis_version:7.0.15\r\nredis_mode:cluster\r\nrole:master\r\nloading:0\r\nrun_id:fa4e\r\n')
 
 /**
- * Starts a server to which requests are redirected. Resolves to its port and its most connections.
+ * Starts a server to which requests are redirected. Resolves to its port and, as `most`, to the
+ * highest number of connections that it had at a time.
  */
 async function startCounted(t, says) {
   const sockets = new Set()
@@ -95,7 +95,7 @@ describe('hostile redirects', { skip: !storeNames.includes('redis'), timeout: 60
     assert.ok(counted.most < MOST, `${counted.most} connections`)
   })
 
-  test('a cluster node that asks for each request at another place does not cost more and more connections', async (t) => {
+  test('a cluster node that answers each request with ASK and another place does not cost more and more connections', async (t) => {
     let [asks, elsewhere] = [0, 0]
     const says = {
       INFO,
@@ -167,7 +167,7 @@ describe('hostile redirects', { skip: !storeNames.includes('redis'), timeout: 60
     const made = connections - before
     t.diagnostic(`${switches} switches, ${made} connections`)
     assert.ok(switches > 500, `${switches} switches`)
-    // A task connects once in 100 ms, and may need two connections.
+    // A task connects at most once in 100 ms, and may need two connections each time.
     assert.ok(made > 0 && made < SECONDS * 40, `${made} connections`)
   })
 })

@@ -78,7 +78,7 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
 
   test('a sentinel that is found just after another one was replaced is asked 1 s later', async (t) => {
     const master = await startRedis(t)
-    // A server that counts its connections and closes each one.
+    // Starts a server that counts its connections and closes each of them.
     const startSilent = async () => {
       const silent = { tries: 0 }
       silent.port = await startTcp(t, (socket) => {
@@ -104,7 +104,7 @@ describe('process: sentinel', { timeout: 120_000 }, () => {
       },
     })
     await clientOf(t, `redis-sentinel://127.0.0.1:${port}/main`).ready()
-    // The second attempt shows that the client knows of the first one's failure.
+    // The second attempt shows that the client has noticed the failure of the first one.
     await until('the list to be full of sentinels that are gone', () => full.every(({ tries }) => tries >= 2))
     const messages = found.map(({ port }) => {
       const text = `sentinel id-${port} 127.0.0.1 ${port} @ main ${place.join(' ')}`

@@ -76,7 +76,7 @@ export const leasehold = (t, words, env) => start(t, process.execPath, [CLI, ...
 /** Runs `leasehold` until it ends. */
 export const run = (t, words, env) => within(`leasehold ${words.join(' ')}`, leasehold(t, words, env).ended, 30_000)
 
-/** Ends a process, or with a minus its group, unless it has ended. */
+/** Kills a process, or with a minus its group, unless it has ended. */
 export function killIfThere(pid) {
   try {
     process.kill(pid, 'SIGKILL')

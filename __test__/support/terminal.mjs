@@ -10,7 +10,7 @@ const SOURCE = fileURLToPath(new URL('pty.c', import.meta.url))
 
 export const CTRL_C = '\u0003'
 export const CTRL_D = '\u0004'
-/** Continues the terminal. */
+/** Continues the output of the terminal. */
 export const CTRL_Q = '\u0011'
 /** Stops the output of the terminal. */
 export const CTRL_S = '\u0013'
