@@ -2,7 +2,9 @@
 // reader of its output.
 
 import assert from 'node:assert/strict'
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, constants, existsSync, openSync, readFileSync, readSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
@@ -26,6 +28,29 @@ function open(t) {
 
 function kill(pid) {
   killIfThere(pid)
+}
+
+/** Writes to a pipe that does not block, until it is full. */
+function fill(pipe) {
+  for (let size = 65_536; size >= 1; ) {
+    try {
+      writeSync(pipe, Buffer.alloc(size, '\n'))
+    } catch (error) {
+      if (error.code !== 'EAGAIN') throw error
+      size /= 2
+    }
+  }
+}
+
+/** Returns up to 64 kB of what is in a pipe that does not block. */
+function readAll(pipe) {
+  const read = Buffer.alloc(65_536)
+  try {
+    return read.toString('utf8', 0, readSync(pipe, read))
+  } catch (error) {
+    if (error.code === 'EAGAIN') return ''
+    throw error
+  }
 }
 
 const skip = process.platform === 'win32' && 'Windows has no such terminals'
@@ -74,6 +99,41 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
     assert.equal(code, 70, stdout)
     assert.match(stdout, /held for 3\.0 s \(--max-hold\): stopping the command/)
   })
+
+  for (const [what, flags] of [
+    ['', 0],
+    [' that does not block', constants.O_NONBLOCK],
+  ])
+    test(`run kills its command and releases the lock although its standard error is a full pipe${what}`, async (t) => {
+      const { locks, folder, env } = open(t)
+      const [begun, fifo] = [join(folder, 'begun'), join(folder, 'fifo')]
+      execFileSync('mkfifo', [fifo])
+      const pipe = openSync(fifo, constants.O_RDWR | flags)
+      const filler = openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK)
+      const reader = openSync(fifo, constants.O_RDONLY | constants.O_NONBLOCK)
+      atEnd(t, () => [pipe, filler, reader].forEach(closeSync))
+      const work = `trap '' TERM; echo $$ > ${begun}; while :; do sleep 0.1; done`
+      const words = ['--verbose', '--ttl', '3s', '--max-hold', '3s', '--grace', '500ms', '--', 'sh', '-c', work]
+      const running = spawn(process.execPath, [CLI, 'run', 'k', ...words], {
+        env: { ...process.env, ...env },
+        stdio: ['ignore', 'ignore', pipe],
+      })
+      const ended = once(running, 'exit')
+      atEnd(t, () => running.kill('SIGKILL'))
+      const command = Number(await until('the command to run', () => existsSync(begun) && readFileSync(begun, 'utf8')))
+      atEnd(t, () => killIfThere(command))
+      fill(filler)
+      const lease = await locks.acquire('k', { wait: 20_000 })
+      assert.ok(!isThere(command), 'the command still ran')
+      await lease.release()
+      let said = ''
+      await until('the end of leasehold', () => {
+        said += readAll(reader)
+        return running.exitCode !== null
+      })
+      assert.deepEqual(await ended, [70, null])
+      assert.match(said + readAll(reader), /held for 3\.0 s \(--max-hold\): stopping the command/)
+    })
 
   test('watch draws a table again at each change, and Ctrl-C ends it with exit code 0', async (t) => {
     const { locks, env } = open(t)
