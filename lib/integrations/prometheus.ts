@@ -5,6 +5,7 @@ import type * as api from '../../types/prometheus'
 import { LockClient } from '../client/client'
 import { otherCopy } from '../client/store/foreign-client'
 import { badType, badValue, checkText, readOptions } from '../util/arguments'
+import { shownText } from '../util/shown-text'
 import { Collector, type Labels, type Register } from './prometheus/collector'
 import { register as globalRegister } from './prometheus/peer'
 
@@ -22,7 +23,7 @@ export function collect(client: ClientType, given: api.CollectOptions = {}): api
   if (typeof register?.registerMetric !== 'function') throw badType('register', 'a Registry of prom-client', register)
   checkText('prefix', prefix, 0, 255)
   if (prefix !== '' && !/^[A-Za-z_][A-Za-z0-9_]*$/.test(prefix)) {
-    throw badValue(`"prefix" may have letters, digits and "_", and no digit first: ${JSON.stringify(prefix)}`)
+    throw badValue(`"prefix" may have letters, digits and "_", and no digit first: ${shownText(prefix)}`)
   }
   checkLabels(labels)
   const collector = collectorOf(register, prefix, labels)
@@ -62,7 +63,7 @@ function checkLabels(labels: unknown): asserts labels is Labels {
   }
   for (const [name, value] of Object.entries(labels)) {
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name) || name.startsWith('__')) {
-      throw badValue(`"labels" has a name that Prometheus does not allow: ${JSON.stringify(name)}`)
+      throw badValue(`"labels" has a name that Prometheus does not allow: ${shownText(name)}`)
     }
     checkText(`labels.${name}`, value, 1, 1024)
   }

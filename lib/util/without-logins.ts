@@ -15,6 +15,15 @@ const LOGIN = /\b(?!file:)([a-z][a-z0-9+.-]{0,30}:\/\/)\S{0,1000}@/gi
 /** Matches a value in the query of a URL that may be a secret. */
 const SECRET = /([?&](?:auth|pass|pwd|secret|token)\w{0,30}=)[^\s&]*/gi
 
+/**
+ * Matches the login of a URL in a key. A path may have an `@`, except in the URL of a Redis server:
+ * its password may have a `/` that is not encoded.
+ */
+const LOGIN_IN_KEY = /(?<=\b(?:redis|valkey)[a-z+-]*:\/\/).*@|(?<=:\/\/)[^/?#]*@/gis
+
+/** Returns a key, or another name that users choose, without the logins of URLs in it. */
+export const keyWithoutLogins = (key: string): string => key.replace(LOGIN_IN_KEY, '…@')
+
 export function withoutLogins(text: string): string {
   return text.slice(0, MOST).replace(LOGIN, '$1…@').replace(SECRET, '$1…')
 }

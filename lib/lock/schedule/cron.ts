@@ -4,6 +4,7 @@
 import type { Cron as Croner } from 'croner'
 import { badType, badValue, checkText } from '../../util/arguments'
 import { printable, quote } from '../../util/printable'
+import { mayBeSecret, shownText } from '../../util/shown-text'
 
 /** The longest pattern, in bytes. */
 const LONGEST = 1_000
@@ -51,7 +52,7 @@ function checkTimeZone(given: unknown): void {
     new Intl.DateTimeFormat('en', { timeZone: given })
   } catch {
     throw badValue(
-      `The "timeZone" option must be the name of a time zone, such as "Europe/Berlin" or "UTC". Received ${quote(given)}`,
+      `The "timeZone" option must be the name of a time zone, such as "Europe/Berlin" or "UTC". Received ${shownText(given)}`,
     )
   }
 }
@@ -61,6 +62,13 @@ function parse(schedule: string, pattern: string, timeZone: string): Croner {
   // of the call.
   const fields = pattern.trim().split(/\s+/).length
   if (fields < 5 && !pattern.trim().startsWith('@')) throw noPattern(schedule, 'it has too few fields')
+  // croner would repeat the pattern in its error. Only a nickname, such as @daily, has an @.
+  if (mayBeSecret(pattern.trim().replace(/^@/, ''))) {
+    throw noPattern(
+      schedule,
+      'it has a character that no pattern has, and is not shown, because it may contain a password',
+    )
+  }
   // Load croner only for programs with schedules.
   const croner: typeof import('croner') = require('croner')
   try {
