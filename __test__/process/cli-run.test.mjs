@@ -282,11 +282,36 @@ describe('leasehold run', { timeout: 120_000 }, () => {
       ['inspect', store],
       ['release', store, '--force'],
       ['run', store, '--', 'true'],
+      ['inspect', ` ${store}`],
+      ['inspect', ` ${store}`, '--json'],
+      ['release', `\n${store}`],
+      ['release', `LEASEHOLD_URL=${store}`],
+      ['inspect', 'redis://:a/hunter2@host'],
+      ['run', `x ${store}`, '--', 'true'],
     ]) {
       const { code, stdout, stderr } = await run(t, words)
       assert.equal(code, 64, stderr)
       assert.match(stderr, /the key must be the name of a lock.*to name a store, write --store URL/)
       assert.doesNotMatch(stdout + stderr, /hunter2/)
+    }
+  })
+
+  test('an @ in the path of a URL makes no store of a key', async (t) => {
+    for (const key of ['https://example.com/@user', 'user@example.com']) {
+      const { code, stdout } = await run(t, ['inspect', key, '-s', sqlite(t)])
+      assert.deepEqual([code, stdout], [1, `"${key}" is free\n`])
+    }
+  })
+
+  test('a command that is not found is not shown if it may contain a password', async (t) => {
+    for (const [word, shown] of [
+      ['PGPASSWORD=hunter2', /no command "PGPASSWORD=…" was found; set variables before leasehold/],
+      ['redis://:hunter2@host', /no command "redis:\/\/…@host" was found/],
+    ]) {
+      const { code, stderr } = await run(t, ['run', 'k', '-s', sqlite(t), '--', word, 'true'])
+      assert.equal(code, 127, stderr)
+      assert.match(stderr, shown)
+      assert.doesNotMatch(stderr, /hunter2/)
     }
   })
 })

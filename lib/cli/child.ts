@@ -12,6 +12,7 @@ import { Guard, type Held } from './guard'
 import { MARK, newMark } from './mark'
 import type { Member } from './members'
 import { statusOf } from './process-table'
+import { isVariable, shownProgram } from './shown-program'
 import type { Signals } from './signals'
 import { Target } from './target'
 
@@ -252,7 +253,7 @@ function guardOf(file: string, held: Held, lease: api.Lease): Guard {
 
 function unguarded(file: string, what: string, why: string): CliError {
   const guard = 'its guard, which stops it if leasehold is killed,'
-  return new CliError(Exit.System, `${JSON.stringify(file)} ${what}: ${guard} ${why}`)
+  return new CliError(Exit.System, `${shownProgram(file)} ${what}: ${guard} ${why}`)
 }
 
 function isTerminal(fd: number): boolean {
@@ -261,8 +262,11 @@ function isTerminal(fd: number): boolean {
 }
 
 function notStarted(file: string, code: string | undefined, why: string): CliError {
-  if (code === 'ENOENT') return new CliError(Exit.NotFound, `no command ${JSON.stringify(file)} was found`)
-  return new CliError(Exit.NotExecutable, `${JSON.stringify(file)} can't be run: ${why}`)
+  if (code === 'ENOENT') {
+    const advice = isVariable(file) ? '; set variables before leasehold' : ''
+    return new CliError(Exit.NotFound, `no command ${shownProgram(file)} was found${advice}`)
+  }
+  return new CliError(Exit.NotExecutable, `${shownProgram(file)} can't be run: ${why}`)
 }
 
 /**
