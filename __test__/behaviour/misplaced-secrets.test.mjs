@@ -118,4 +118,14 @@ describe('misplaced secrets', { timeout: 60_000 }, () => {
     }
     assert.match(thrown(() => collect(locks, { prefix: 'a-b' })).message, /"a-b"$/)
   })
+
+  test('a memory: or sqlite: store with the URL of a server as its name is refused', () => {
+    for (const url of URLS) {
+      for (const scheme of ['memory', 'sqlite']) {
+        const error = thrown(() => createLockClient(`${scheme}:${url}`))
+        assert.equal(error.code, 'ERR_INVALID_ARG_VALUE')
+        assertHidden(error)
+      }
+    }
+  })
 })

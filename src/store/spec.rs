@@ -46,6 +46,10 @@ impl StoreSpec {
         }
         let spec = match scheme.as_str() {
             "memory" if rest.is_empty() => Err("memory: needs a name, as in memory:jobs".into()),
+            "memory" if has_login(rest) => {
+                Err("a memory: store has no user, password or host: write memory:NAME, or a server's URL"
+                    .into())
+            }
             "memory" => Ok(Self::Memory(rest.into())),
             "sqlite" => sqlite_path(rest).map(|path| Self::Sqlite(LockFile::at(path))),
             "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "rediss-sentinel" => {
@@ -139,7 +143,8 @@ impl StoreSpec {
     }
 
     /// Returns a string that is equal for two specifications if and only if they name the same
-    /// store in the same way. Does not use the file system, which may hang. Not for printing.
+    /// store in the same way. So both hide the same passwords, and clients of both may share
+    /// connections. Does not use the file system, which may hang. Not for printing.
     pub fn identity(&self) -> String {
         match self {
             Self::Memory(name) => format!("memory:{name}"),
@@ -207,6 +212,11 @@ fn after_slashes(scheme: &str) -> Option<&'static str> {
     })
 }
 
+/// Returns true if `text` contains a URL that may have a login. The password may have a `/`.
+fn has_login(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(_, rest)| rest.contains('@'))
+}
+
 /// Returns an absolute path, which is the same for all ways to name the file's directory. An empty
 /// path is the default file.
 fn sqlite_path(given: &str) -> Result<PathBuf, String> {
@@ -222,15 +232,14 @@ fn sqlite_path(given: &str) -> Result<PathBuf, String> {
                 .into(),
         );
     }
-    let path = match given.strip_prefix("//") {
-        // A password would be in all messages about the file.
-        Some(rest) if rest.split('/').next().is_some_and(|host| host.contains('@')) => {
-            return Err(
-                "a lock file has no user, password or host: write sqlite:/PATH, or a server's URL".into()
-            );
-        }
-        rest => rest.unwrap_or(given),
-    };
+    let rest = given.strip_prefix("//");
+    // A password would be in all messages about the file.
+    if rest.is_some_and(|rest| rest.split('/').next().is_some_and(|host| host.contains('@')))
+        || has_login(given)
+    {
+        return Err("a lock file has no user, password or host: write sqlite:/PATH, or a server's URL".into());
+    }
+    let path = rest.unwrap_or(given);
     let path = std::path::absolute(path).map_err(|error| format!("sqlite:{given}: {error}"))?;
     let Some(name) = path.file_name() else { return Err(format!("sqlite:{given} names no file")) };
     let directory = path.parent().unwrap_or(Path::new("/"));
@@ -273,6 +282,17 @@ mod tests {
         for url in ["sqlite://:secret@host/x.db", "sqlite://user:secret@/x.db"] {
             let message = StoreSpec::parse(url, &Access::default()).expect_err(url);
             assert!(message.contains("write sqlite:/PATH") && !message.contains("secret"), "{message}");
+        }
+        for url in ["memory:redis://:secret@host", "memory:jobs at rediss://u:se/secret@host"] {
+            let message = StoreSpec::parse(url, &Access::default()).expect_err(url);
+            assert!(message.contains("write memory:NAME") && !message.contains("secret"), "{message}");
+        }
+        for url in ["sqlite:redis://:secret@host", "sqlite:/tmp/redis://u:se/secret@host"] {
+            let message = StoreSpec::parse(url, &Access::default()).expect_err(url);
+            assert!(message.contains("write sqlite:/PATH") && !message.contains("secret"), "{message}");
+        }
+        for url in ["memory:a@b", "memory:http://host", "sqlite:/tmp/a@b.db"] {
+            assert!(StoreSpec::parse(url, &Access::default()).is_ok(), "{url}");
         }
         for (url, like) in [
             ("redis:/secret", "redis://HOST:6379"),
@@ -320,3 +340,7 @@ mod tests {
         std::fs::remove_dir_all(directory).unwrap();
     }
 }
+
+#[cfg(test)]
+#[path = "spec_identity_tests.rs"]
+mod identity_tests;
