@@ -236,6 +236,21 @@ describe('unheard errors', { timeout: 60_000 }, () => {
     assert.match(warnings[2].message, /"c".*: startWork failed: an error without a readable message$/)
   })
 
+  test('the warning hides a password in what is thrown and is no error, also where the text is cut', async (t) => {
+    const warnings = warningsOf(t, CODE)
+    for (const [index, thrown] of [
+      `${'x '.repeat(90)}redis://:${SECRET}${'y'.repeat(50)}@h`,
+      { message: `${'x '.repeat(90)}redis://:${SECRET}${'y'.repeat(50)}@h` },
+      { code: `redis://:${SECRET}${'y'.repeat(300)}@h` },
+    ].entries()) {
+      startFailing(t, `thrown ${index}`, () => thrown)
+      await until('a warning', () => warnings.length === index + 1)
+      const { message, detail } = warnings[index]
+      assert.match(message, /what was thrown is not an Error, but /)
+      for (const text of [message, detail]) assert.ok(!text.includes(SECRET), text)
+    }
+  })
+
   test('the warning is printed once, and does not keep the process alive', async () => {
     const script = `
       const { createLockClient, createLockWorker } = require('leasehold')

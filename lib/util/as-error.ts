@@ -1,4 +1,5 @@
 import { types } from 'node:util'
+import { withoutLogins } from './without-logins'
 
 /** The most characters of a text that a message shows. */
 const MOST = 200
@@ -42,5 +43,7 @@ function kindOf(thrown: object): string {
 }
 
 function cut(text: string): string {
-  return text.length <= MOST ? text : `${text.slice(0, MOST)}…`
+  // Hide logins first: a cut could remove the `@` that shows where a password is.
+  const shown = withoutLogins(text)
+  return shown.length <= MOST ? shown : `${shown.slice(0, MOST)}…`
 }
