@@ -102,6 +102,25 @@ describe('misplaced secrets', { timeout: 60_000 }, () => {
     }
   })
 
+  test('a message shows no login in an id of once()', async (t) => {
+    const locks = open(t)
+    for (const id of [...URLS, `https://app:${SECRET}@host/hook`]) {
+      let release
+      const first = locks.once('task', id, () => new Promise((resolve) => (release = resolve)))
+      await until('the work to begin', () => release !== undefined)
+      const controller = new AbortController()
+      const aborted = locks.once('task', id, noop, { signal: controller.signal })
+      controller.abort()
+      await assert.rejects(aborted, ({ code, message }) => {
+        assert.equal(code, 'ERR_LOCK_ABORTED')
+        assert.ok(message.includes('"task@once:') && !message.includes(SECRET), message)
+        return true
+      })
+      release()
+      await first
+    }
+  })
+
   test('a message shows a key without a login as it is', async (t) => {
     const locks = open(t)
     for (const key of ['https://example.com/@user', 'user@example.com', 'https://host/a?b=c@d', 'redis://host/0']) {

@@ -296,10 +296,10 @@ describe('leasehold run', { timeout: 120_000 }, () => {
     }
   })
 
-  test('an @ in the path of a URL makes no store of a key', async (t) => {
-    for (const key of ['https://example.com/@user', 'user@example.com']) {
+  test('an @ in the path of a URL, or before the id of once(), makes no store of a key', async (t) => {
+    for (const key of ['https://example.com/@user', 'user@example.com', 'feed:https://example.com@once:1/a']) {
       const { code, stdout } = await run(t, ['inspect', key, '-s', sqlite(t)])
-      assert.deepEqual([code, stdout], [1, `"${key}" is free\n`])
+      assert.deepEqual([code, stdout], [1, `"${key}" is ${key.includes('@once:') ? 'not remembered' : 'free'}\n`])
     }
   })
 

@@ -17,9 +17,11 @@ const SECRET = /([?&](?:auth|pass|pwd|secret|token)\w{0,30}=)[^\s&]*/gi
 
 /**
  * Matches the login of a URL in a key. A path may have an `@`, except in the URL of a Redis server:
- * its password may have a `/` that is not encoded.
+ * its password may have a `/` that is not encoded. In the key of an id of once(), the first `@` may
+ * belong to the mark `@once:` behind a host, and the id has `%40` for an `@`.
  */
-const LOGIN_IN_KEY = /(?<=\b(?:redis|valkey)[a-z+-]*:\/\/).*@|(?<=:\/\/)[^/?#]*@/gis
+const LOGIN_IN_KEY =
+  /(?<=\b(?:redis|valkey)[a-z+-]*:\/\/).*(?:@|%40)|(?<=:\/\/)(?![^/?#:@]+@once:[^@{}]+$)[^/?#]*(?:@|%40)/gis
 
 /** Returns a key, or another name that users choose, without the logins of URLs in it. */
 export const keyWithoutLogins = (key: string): string => key.replace(LOGIN_IN_KEY, '…@')
