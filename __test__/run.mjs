@@ -2,7 +2,7 @@
 // there is none.
 //
 //   npm test                          everything
-//   npm test -- behaviour worker      only these parts of __test__ (or files)
+//   npm test -- behaviour worker      only these parts of __test__ (or files), and no Rust tests
 //   npm test -- --skip-rust           without cargo test
 //   npm test -- --quick               types, unit tests, and most of behaviour on memory and SQLite
 //   npm run test:long                 long random campaigns instead of short ones
@@ -116,8 +116,8 @@ function testsBelow(path) {
 }
 
 /**
- * Returns the test files for a word of the command line: a part, a file, or the beginning of a
- * file's name.
+ * Returns the test files for a word of the command line: a part, a file, or a piece of the path of
+ * a file.
  */
 function testsNamed(word) {
   const found = [join(HERE, word), resolve(word)].flatMap(testsBelow)

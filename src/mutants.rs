@@ -1,7 +1,7 @@
 //! Mutants: deliberately wrong variants of the rules. They show that a test would find such
-//! mistakes. The simulation finds those in the list `ALL` (`tests/simulation/mutants.rs`), and
-//! `tests/store_redis/model.rs` finds the one that is not in the list. Mutants exist only with the
-//! feature `mutants`, which no build for use has.
+//! mistakes. The simulation (`tests/simulation/mutants.rs`) finds the mutants in the list `ALL`,
+//! and `tests/store_redis/model.rs` finds the only one that is not in that list. Mutants exist only
+//! with the feature `mutants`, which no build for use has.
 
 /// A mistake that a change of the rules could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

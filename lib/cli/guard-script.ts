@@ -11,19 +11,39 @@ import { ENDING, OVER } from './takeover'
 export const uncheckedFor = (ttl: number): number => Math.max(RENEWED_WITHIN, Math.floor(ttl / 30))
 const RENEWED_WITHIN = 125
 
+// What it reads
+//
 // $1 is the number of seconds between SIGTERM and SIGKILL, $2 what uncheckedFor returns, $3 the
 // directory to start the successor in. The successor's command line follows, to which the script
-// appends its own process id. The first line of the input has three fields: the target, the time
-// until which the lock is safe (below), and the id of a successor that already runs. The target is
-// a process or, with a minus, a process group whose session has the same id. The script unsets its
-// variables first. Otherwise, if the environment has a variable of the same name, the shell would
-// export the secrets.
+// appends its own process id.
+//
+// The first line of the input has three fields: the target, the time until which the lock is safe,
+// and the id of a successor that already runs. The target is a process or, with a minus, a process
+// group whose session has the same id. The second line is the takeover (takeover.ts). Later lines
+// are reports: the next time until which the lock is safe, or that the command is over. The script
+// prints a line for each report, and leasehold sends the next report only after that line. So the
+// pipe never fills up, even if the shell is stopped.
 //
 // The command must end before its lock, and leasehold's renewals can fail before leasehold is
 // killed. So leasehold reports until when the lock is `safe`: until a third of its ttl is left, in
 // hundredths of a second since the boot. Without /proc, leasehold reports 0, and the script assumes
-// that the lock is safe for `short`. The script prints a line for each report, and leasehold sends
-// the next report only after that line. So the pipe never fills up, even if the shell is stopped.
+// that the lock is safe for `short`.
+//
+// When leasehold is gone
+//
+// The input ends. The script sends SIGTERM, starts the successor, and sends SIGKILL after $1
+// seconds, or when the lock is no longer safe. It uses the form `kill -TERM ID`: BusyBox does not
+// know `kill -s TERM -- ID`, and others read a negative ID without `--` as an option of `kill -s`.
+//
+// others sends the signals $1 and $2 to the processes of the session that are in other groups, and
+// fails if there are none. It needs /proc. On a busy machine with many processes, this search can
+// take so long that the lock ends meanwhile. So
+// - the script starts the successor before it calls others;
+// - others kills the command as soon as the lock is no longer safe, and goes on with SIGKILL;
+// - the script keeps what the last search found, as ID:START, and kills that before it searches
+//   again. START is when the process started: another process may have the id by then;
+// - the script kills earlier by the time that the last search took, but not so early that it would
+//   miss a renewal.
 //
 // A successor can be killed, too. It sends SIGUSR1 as long as it renews the lock (successor.ts).
 // Then the lock is safe for `short`. A shell hears of a signal only after its pause, so the script
@@ -32,41 +52,6 @@ const RENEWED_WITHIN = 125
 // Without /proc, the script counts each pause as 1 s. Until leasehold is gone, the script ignores
 // SIGUSR1: in some shells, the signal would end the `read` as if leasehold were gone.
 //
-// leasehold can be stopped (SIGSTOP), too, while the command goes on. Then the script gets no
-// reports, and its `read` does not end. So a subshell, ring, sends SIGURG when the lock is safe for
-// less than 1 s. It repeats the signal every second, because a shell misses a signal that arrives
-// just before its `read`. The signal ends the `read`, and the script acts as if leasehold were
-// gone. The script itself can be stopped, too, so ring sends SIGCONT first. If the system has no
-// room for the subshell or for its `sleep`, the script tries again, at the latest after the next
-// report. The script acts even if the main process of the command is stopped, too (Ctrl-Z): other
-// processes of the command may go on. The script leaves a command alone that has ended by itself:
-// no signal ended the command, and leasehold has not reported that a signal asked the command to
-// end. The successor that leasehold started does not see the end of its input, so the script sends
-// SIGURG to it, too. The successor needs time to adopt the lock. So the script then counts the lock
-// as safe for longer: for half of the time by which `short` exceeds RENEWED_WITHIN. If another
-// process has got the id of the script meanwhile, SIGURG does nothing to that process by default,
-// and SIGCONT does nothing unless that process is stopped.
-//
-// The script sends signals in the form `kill -TERM ID`: BusyBox does not know `kill -s TERM -- ID`,
-// and others read a negative ID without `--` as an option of `kill -s`.
-//
-// others sends the signals $1 and $2 to the processes of the session that are in other groups, and
-// fails if there are none. It needs /proc. On a busy machine with many processes, this search can
-// take so long that the lock ends meanwhile. So the script starts the successor before it calls
-// others. If the lock is no longer safe, others kills the command at once, and goes on with
-// SIGKILL. The script keeps what the last search found, as ID:START, and kills that before it
-// searches again. START is when the process started: another process may have the id by then. The
-// script also kills earlier by the time that the last search took, but not so early that it would
-// miss a renewal.
-//
-// The script needs the program `sleep`, so it appends the usual directories to PATH: the command's
-// PATH may lack them.
-//
-// No step up to SIGKILL needs a new process, because the system may have no room for one
-// (pids.max). If a shell can't start a process, the shell ends, unless `command eval` starts the
-// process (dash, busybox). With such a shell, pause reads /proc until the next second begins, and
-// the script starts the successor later. Other shells end, and then the trap sends SIGKILL.
-//
 // A stopped successor would neither renew the lock nor end processes in other sessions. So the
 // script sends SIGCONT whenever it checks whether the successor runs, about once per second.
 //
@@ -74,6 +59,37 @@ const RENEWED_WITHIN = 125
 // sessions. The script knows the exit code only of a successor that it started itself. After the
 // one that leasehold started, the script starts another one, which finds nothing to do if all went
 // well.
+//
+// When leasehold is stopped (SIGSTOP)
+//
+// The command goes on, but the script gets no reports, and its `read` does not end. So a subshell,
+// ring, sends SIGURG when the lock is safe for less than 1 s. The signal ends the `read`. ring
+// sends it again every second, because a shell misses a signal that arrives just before its `read`.
+// The script itself can be stopped, too, so ring sends SIGCONT first. If another process has got
+// the id of the script meanwhile, SIGURG does nothing to it by default.
+//
+// If leasehold really is stopped, the script acts as if leasehold were gone. It does so even if the
+// main process of the command is stopped, too (Ctrl-Z): other processes of the command may go on.
+// It leaves alone a command that has ended by itself: not by a signal, and not after a signal that
+// asked it to end, which leasehold reports.
+//
+// A successor that leasehold started does not see the end of its input, so the script sends SIGURG
+// to it, too. That successor needs time to adopt the lock. So the script counts the lock as safe
+// for longer: for half of the time by which `short` exceeds RENEWED_WITHIN.
+//
+// When the system has no room for a process (pids.max)
+//
+// No step up to SIGKILL needs a new process. If a shell can't start a process, the shell ends,
+// unless `command eval` starts the process (dash, busybox). With such a shell, pause reads /proc
+// until the next second begins, and the script starts the successor later. Other shells end, and
+// then the trap sends SIGKILL. If there is no room for ring, or for its `sleep`, the script tries
+// again after the next report.
+//
+// Its environment
+//
+// The script needs the program `sleep`, so it appends the usual directories to PATH: the command's
+// PATH may lack them. It unsets its variables first. Otherwise, if the environment has a variable
+// of the same name, the shell would export the secrets.
 export const SCRIPT = `
 PATH=\${PATH:+$PATH:}/usr/bin:/bin
 trap '' HUP INT QUIT TERM PIPE USR1

@@ -15,6 +15,9 @@
 // a moment to start. If the lock could run out meanwhile, the successor starts before the command,
 // reads from its own pipe and gets the same reports. The shell finds the processes of the command's
 // session; the successor finds all.
+//
+// The guard can be killed, too. At the next renewal, `renewed` notices that and starts another one
+// (`#restart`). Until then, no shell would end the command.
 
 import type * as api from '../../index'
 import type { CommandId } from './command-id'

@@ -14,7 +14,7 @@ import {
   checkName,
   checkNumber,
   checkText,
-  MIN_TTL,
+  checkTtl,
   readOptions,
 } from '../util/arguments'
 import { parseSignalNames } from './signals'
@@ -77,7 +77,7 @@ export function parseClient(given: unknown): ClientSettings {
   const { drain = DRAIN, failFast = false } = options
   checkText('prefix', prefix, 0, 255)
   checkName('name', name)
-  checkMs('ttl', ttl, MIN_TTL)
+  checkTtl(ttl)
   checkMsOrInfinity('wait', wait, 0)
   checkBoolean('failFast', failFast)
   checkMsOrInfinity('maxStall', maxStall, MIN_STALL)

@@ -45,8 +45,9 @@ function wake(): void {
  * larger, other events of the process wait longer; if they are smaller, breaks take a larger part
  * of the time.
  *
- * Native code may wake this thread several times in one turn of the event loop. The user's code
- * runs after each of these slices, and another slice begins only within `time` of the first one.
+ * Native code may wake this thread several times in one turn of the event loop, and each wake
+ * delivers a slice. The user's code runs after each slice. So `time` counts from the first slice of
+ * a turn: after that, no slice begins until the next turn.
  */
 const SLICE = { time: 5, records: 256 }
 /**

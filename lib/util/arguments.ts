@@ -45,10 +45,13 @@ function classOf(given: object): string {
   }
 }
 
-/** The longest delay of a Node timer, which limits all times of this library: 2^31 − 1 ms. */
+/**
+ * The longest delay of a Node timer, which limits all times of this library: 2^31 − 1 ms.
+ * `Ttl::MAX` of src/lease/mod.rs is the same.
+ */
 export const MAX_MS = 2_147_483_647
 
-/** The shortest ttl, in ms. */
+/** The shortest ttl, in ms. `Ttl::MIN` of src/lease/mod.rs is the same. */
 export const MIN_TTL = 10
 
 export function checkMs(name: string, given: unknown, min: number, max = MAX_MS): asserts given is number {
@@ -116,8 +119,9 @@ export function firstOf(keys: string | readonly string[]): string {
 }
 
 /**
- * Returns the checked key. Of several keys, returns each once, in the order in which every process
- * acquires them.
+ * Checks a key, or an array of keys, and returns it. Returns an array sorted and without
+ * duplicates: lib/lock/multi-lease.ts acquires the keys in this order, which is the same in every
+ * process.
  */
 export function checkKeys(given: unknown): string | readonly string[] {
   if (!Array.isArray(given)) {

@@ -261,7 +261,7 @@ fn describe_reports(reports: &[Report]) -> String {
         .map(|report| {
             let server = match &report.facts {
                 Facts::Server(server) => Some(server),
-                _ => None,
+                Facts::Process | Facts::Host { .. } | Facts::Unusable { .. } => None,
             };
             json!({
                 "store": &*report.store,

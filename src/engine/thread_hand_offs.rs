@@ -22,7 +22,7 @@ use super::stats::Stats;
 use crate::lease::{Fence, Instant, LeaseState, Token};
 
 /// The most hand-offs that the engine leaves to the JavaScript thread at a time.
-pub const LONGEST: usize = 16;
+pub const MOST_SUCCESSORS: usize = 16;
 
 /// A waiter that gets the lease next.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use super::{Fence, Instant};
 /// unused; if it is smaller, the engine asks the store more often.
 pub const BLOCK: u32 = 64;
 
-/// How long a process may hand a lease on among its own waiters while others wait elsewhere. Also
-/// the age at which the store's reply that nobody else waits is too old to rely on. If this is
+/// How long a process may hand a lease on among its own waiters while others wait elsewhere. If the
+/// store has said that nobody else waits, the process relies on that for this time, too. If this is
 /// larger, other processes wait longer; if it is smaller, a lease goes back to the store more
 /// often.
 pub const LONGEST: Duration = Duration::from_millis(10);
@@ -24,8 +24,8 @@ pub struct HandOffBudget {
     /// The next fence, and the number of fences left.
     next: Fence,
     left: u32,
-    /// The number of hand-offs, and when they began. Both start again when the store says that
-    /// nobody else waits, and when it says for the first time that others wait.
+    /// The number of hand-offs in a row, and when they began. A new row begins when the store says
+    /// that nobody else waits, and at its first reply after that which says that others wait.
     handed: u32,
     since: Instant,
     /// When the store last said whether others wait, and what it said.

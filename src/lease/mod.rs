@@ -164,9 +164,10 @@ pub struct Ttl(u32);
 
 impl Ttl {
     /// The shortest ttl, 10 ms. If this is smaller, the drift allowance and a round trip leave no
-    /// time to hold the lease.
+    /// time to hold the lease. `MIN_TTL` of lib/util/arguments.ts is the same.
     pub const MIN: Ttl = Ttl(10);
-    /// The longest ttl, 2^31 − 1 ms (24.8 days), which is also the longest Node timer.
+    /// The longest ttl, 2^31 − 1 ms (24.8 days), which is also the longest Node timer. `MAX_MS` of
+    /// lib/util/arguments.ts is the same.
     pub const MAX: Ttl = Ttl(i32::MAX as u32);
 
     /// Returns a ttl of `ms` milliseconds, or `None` outside [`Ttl::MIN`] to [`Ttl::MAX`].

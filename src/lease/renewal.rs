@@ -8,16 +8,16 @@ use super::{Instant, Ttl};
 /// together are not renewed together for ever.
 pub type Jitter = f64;
 
-/// Returns when a lease is renewed for the first time after a granted request that was sent at
-/// `sent`: after a third of its ttl, or up to a tenth of that earlier. Two more renewals fit in
-/// before the deadline, even if the store answers none of them in time.
+/// Returns when to renew a lease that was granted or renewed by a request that was sent at `sent`.
+/// That is a third of the ttl later, or up to a tenth of that time sooner. If this renewal gets no
+/// answer in time, two more fit in before the deadline.
 pub fn next(sent: Instant, ttl: Ttl, jitter: Jitter) -> Instant {
     sent + (ttl.as_duration() / 3).mul_f64(1.0 - 0.1 * jitter)
 }
 
-/// Returns when to try again after the `failures`-th attempt in a row (1 is the first) failed at
-/// `now`. The pause begins at a fiftieth of the ttl and doubles up to a tenth of it. It is at least
-/// 5 ms, less up to a quarter by `jitter`.
+/// Returns when to try again after an attempt that failed at `now`. `failures` counts the attempts
+/// that failed in a row, with this one. The pause begins at a fiftieth of the ttl and doubles up to
+/// a tenth of it, and is at least 5 ms. `jitter` then shortens it by up to a quarter.
 pub fn retry(now: Instant, ttl: Ttl, failures: u32, jitter: Jitter) -> Instant {
     let ttl = ttl.as_duration();
     let pause = (ttl / 50).saturating_mul(1 << failures.saturating_sub(1).min(8)).min(ttl / 10);

@@ -10,6 +10,9 @@
 //!                                            Refusing ──failures in a row──▶ Open
 //! ```
 //!
+//! [`Limits`] says how many failures: three rounds, or two rounds and 1.5 s of silence. The pause
+//! before a probe grows from 200 ms to 500 ms.
+//!
 //! A refusing server still gets requests, and callers get its own errors. In a quorum, no call
 //! fails while the other servers are enough. Then only the breaker's state tells that this server
 //! refuses.

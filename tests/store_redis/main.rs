@@ -17,6 +17,7 @@ mod measure;
 mod model;
 mod notices;
 mod out_of_step;
+mod planned_failover;
 mod queue;
 mod replicas;
 mod sentinel;

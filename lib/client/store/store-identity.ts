@@ -3,7 +3,8 @@
 import type * as api from '../../../index'
 
 /**
- * Returns the identity of a store.
+ * Returns the identity of a store. A scheme that this function does not name counts as Redis:
+ * native code has refused the unknown ones. So a new kind of store needs a line here.
  *
  * @param given the URLs that the client was given
  * @param servers the names that native code gives the servers, without passwords; none for some

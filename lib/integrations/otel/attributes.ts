@@ -4,7 +4,8 @@
 import type { Attributes } from '@opentelemetry/api'
 import type * as api from '../../../index'
 
-const systems: Partial<Record<api.StoreIdentity['kind'], string>> = {
+/** The database systems by the kinds of stores; memory is none. */
+const systems: Record<Exclude<api.StoreIdentity['kind'], 'memory'>, string> = {
   sqlite: 'sqlite',
   redis: 'redis',
   'redis-sentinel': 'redis',
@@ -27,8 +28,7 @@ export function storeAttributes(store: api.StoreIdentity): Attributes {
 /** Adds an address only for one server: with several, the one that answered is not known. */
 function describeStore({ kind, url }: api.StoreIdentity): Attributes {
   const attributes: Attributes = { 'leasehold.store.kind': kind }
-  const system = systems[kind]
-  if (system !== undefined) attributes['db.system.name'] = system
+  if (kind !== 'memory') attributes['db.system.name'] = systems[kind]
   if (kind !== 'redis') return attributes
   const [, host = '', port, database] = /^rediss?:\/\/(?:[^@]*@)?(\[[^\]]*\]|[^:/]*):(\d+)(?:\/(\d+))?$/.exec(url) ?? []
   if (port === undefined) {

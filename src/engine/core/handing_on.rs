@@ -7,7 +7,7 @@ use super::Core;
 use super::state::cohorts::Cohort;
 use super::state::held_leases::HeldLease;
 use crate::engine::ids::{CohortId, OpId};
-use crate::engine::thread_hand_offs::{HandedOn, LONGEST, Successor, Successors};
+use crate::engine::thread_hand_offs::{HandedOn, MOST_SUCCESSORS, Successor, Successors};
 use crate::lease::{Fence, Instant};
 
 impl Core {
@@ -119,7 +119,7 @@ impl Core {
         let held = self.held_leases.get(holder)?;
         let (mut budget, until) = held.hand_offs(cohort.ttl(), now)?;
         let mut next = VecDeque::new();
-        for op in cohort.waiters().take(LONGEST) {
+        for op in cohort.waiters().take(MOST_SUCCESSORS) {
             let waiter = self.waiters.get(op)?;
             if waiter.acquire.max_hold.is_some() {
                 break;

@@ -92,8 +92,9 @@ impl Refusals {
         self.of.iter().map(|refused| refused.rounds).max().unwrap_or(0)
     }
 
-    /// Returns when the refusals are over if no other acquire is refused until then. Returns `None`
-    /// until an acquire of each kind that was refused in at least `rounds` rounds is accepted.
+    /// Returns when the refusals are over if no other acquire is refused until then. A kind that
+    /// was refused in fewer than `rounds` rounds does not matter. Returns `None` until the server
+    /// has accepted an acquire of each other kind since its last refusal.
     pub fn end(&self, rounds: u32) -> Option<Instant> {
         let refused = || self.of.iter().filter(|refused| refused.rounds >= rounds);
         let last = self.of.iter().filter_map(|refused| refused.last).max()?;

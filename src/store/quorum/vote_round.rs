@@ -254,6 +254,8 @@ impl VoteRound {
                 self.settle(Ok(answer), None)
             }
             Request::Inspect { .. } => self.settle(Ok(Reply::Inspected(None)), None),
+            // Too few nodes have released the lease for a majority. If more nodes had the lease
+            // than had not, a majority may have had it together with the nodes that failed.
             Request::Release { .. } | Request::GiveBack { .. } | Request::Break { .. }
                 if yes > no || (no < veto && self.may_be_held()) =>
             {
@@ -268,9 +270,10 @@ impl VoteRound {
         }
     }
 
-    /// Returns true if the request releases a lease that its holder may still use, and no node that
-    /// had the lease says that another token has it. A node that never had the lease, or that lost
-    /// its data, does not show that the lease has ended: the nodes that failed may have had it.
+    /// Returns true if the request releases a lease that may have lasted until now. That is so if
+    /// its holder may still use the lease, unless a node that had the lease answers that another
+    /// token has it. A node without any lease may have lost its data, or never had the lease. Such
+    /// a node does not show that the lease has ended, because the nodes that failed may have it.
     fn may_be_held(&self) -> bool {
         let taken = |vote: &Option<Answer>| matches!(vote, Some(Ok(Reply::NotHeld(Absence::Taken))));
         self.held_at.is_some_and(|nodes| {

@@ -5,12 +5,15 @@
 //! when most nodes have handed it the lock, or a little after the first notice.
 //!
 //! A node that was away may hand the lock to a waiter although another client holds an exclusive
-//! lease at most nodes. If the waiter's polls went to that node, each poll would prolong the
-//! waiter's lease there, and the holder would never get the node back. So the polls *skip* the
-//! node: they do not ask it. The waiter's lease there ends, and the holder gets the node back.
-//! After the end of that lease, each poll inspects the node instead. When the holder has the node
-//! again, the waiter asks that node again. The waiter asks all nodes as soon as another node hands
-//! it the lock, or when that holder does not hold most nodes any more.
+//! lease at most nodes. A poll that asked this node would prolong the waiter's lease there, and the
+//! holder would never get the node back. So the polls *skip* the node, in these steps:
+//!
+//! 1. The polls do not ask the node until the waiter's lease there has ended.
+//! 2. Then each poll inspects the node, to see whether the holder has it again.
+//! 3. When the holder has it, the polls ask the node again.
+//!
+//! The waiter asks all nodes sooner if another node hands it the lock, or if that holder no longer
+//! holds most nodes.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Decides which requests of a batch wait for the end of a failover, or for the sentinels. Pure.
 //!
-//! A request that begins or prolongs a lease waits. A later request for the same token on the same
-//! lock waits, too: for example, the release that cleans up after an acquire must not overtake the
-//! acquire. The release of another token does not wait, although it comes later in the batch: the
-//! lock would stay taken for the whole failover.
+//! A request that begins or prolongs a lease waits. So does a later request in the batch for the
+//! same token on the same lock: the release that cleans up after an acquire must not overtake the
+//! acquire. A release of another token on that lock does not wait. Otherwise, the lock would stay
+//! taken for the whole failover.
 
 use rustc_hash::FxHashSet;
 
@@ -28,8 +28,9 @@ pub fn split(batch: &[Request]) -> (Vec<usize>, Vec<usize>) {
     })
 }
 
-/// Divides a batch into two parts. Part 1 has the requests for locks for which the batch may begin
-/// or prolong a lease, and part 0 has the others. Returns `None` if one part is empty.
+/// Divides a batch into two parts by lock. If the batch may begin or prolong a lease of a lock, all
+/// requests for this lock are in part 1. All other requests are in part 0. Returns the part of each
+/// request, or `None` if one part is empty.
 pub fn parts(batch: &[Request]) -> Option<Vec<u32>> {
     let may_grant = |request: &&Request| request.lease().is_some() || matches!(request, Request::Move { .. });
     let keys: FxHashSet<&Key> = batch.iter().filter(may_grant).filter_map(Request::key).collect();

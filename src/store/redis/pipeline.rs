@@ -273,7 +273,8 @@ fn command(batch: &[Request], group: &Group<'_>, channel: Option<&str>, needs_re
 /// needs. The caller adds `own` arguments for each lock.
 fn call(batch: &[Request], group: &Group<'_>, script: &LockScript, side: Side, own: usize) -> Cmd {
     let count = group.members.len();
-    // Allocate the memory for the whole command at once.
+    // Allocate the memory for the whole command at once. This is a hint only: a command with more
+    // arguments grows.
     let keys: usize = keys_of(batch, group).map(|key| key.len()).sum();
     let size = 256 + 2 * keys + count * (40 + own * Token::LENGTH);
     let mut command = Cmd::with_capacity(9 + count * (2 + own), size);

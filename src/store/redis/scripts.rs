@@ -1,9 +1,9 @@
 //! The Lua scripts that the server runs to change or to describe locks.
 //!
 //! The scripts share parts, such as the rules of the contract and the texts in which the keys hold
-//! a lock's data. `--[[include rules]]` stands for the part `scripts/parts/rules.lua`. A script has
-//! each part once: the second include of a part adds nothing. So the first include must not be in
-//! a block that ends before the second.
+//! a lock's data. `--[[include rules]]` stands for the part `scripts/parts/rules.lua`. Only the
+//! first include of a part adds the part to the script. So the place of a later include must see
+//! the local variables of the first: that include must not be in a block that has ended.
 
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -1,15 +1,15 @@
 //! Refuses leases that are newer than the ticket.
 //!
-//! At the node that it reaches, a delayed acquire gets a new lease for its token, even if that
-//! token is now a used ticket. Another node, which was away during the adoption, may still have the
-//! ticket. Both nodes answer the claim of another adopter with a lease of the ticket's token. So
-//! the attempt checks each answer by itself. To check the fence that is decided from all answers
-//! does not help, because that is the ticket's fence.
+//! A delayed acquire may reach a node after its token has become a ticket and the ticket was used.
+//! The node then gives the token a new lease. Another node, which was away during the adoption, may
+//! still have the ticket. Both nodes answer the claim of another adopter with a lease of the
+//! ticket's token. So the attempt checks each answer by itself. The fence that is decided from all
+//! answers would not show the new lease, because that fence is the ticket's.
 //!
 //! **Why a ticket is used only once.** Most nodes have confirmed the first adopter, and any other
 //! majority contains one of these nodes. That node has accepted the ticket's fence for the first
-//! adopter, so each later lease of the node has a larger fence. The lease has no note, because the
-//! node refuses a late detachment. So
+//! adopter. So if it has given the token a new lease, that lease has a larger fence. The new lease
+//! has no note, because the node refuses a late detachment. So
 //! [`is_of_ticket`](crate::store::AdoptedLease::is_of_ticket) returns false, and the node does not
 //! count. This assumes that nodes do not forget their last fences.
 //! [`adopted_lease`](crate::store::adopted_lease) describes the gap that is left.

@@ -1,4 +1,5 @@
-//! Tracks which sentinels have said whether a failover is under way. Pure.
+//! Tracks which sentinels have said which server is the master, and whether a failover is under
+//! way. Pure.
 //!
 //! Sentinels publish the beginning of a failover once. A client that subscribes later does not
 //! hear of it, so it has to ask. Only the sentinel that leads the failover knows, and any sentinel

@@ -22,9 +22,9 @@ local function publish(channel, words)
   return type(told) == 'table' and find(told.err, 'non local', 1, true) and 0 or told
 end
 
--- Returns true if the waiter may get a fence in its notice, and its client listens here. If no
--- client listens here, the notice must have no fence: it may still reach the waiter's client at a
--- replica, although the waiter does not get the lease.
+-- Returns true if the notice to the waiter may have a fence, and the waiter's client listens here.
+-- A client that listens at a replica does not count, and its waiter does not get the lease. It gets
+-- the notice all the same, so that notice must have no fence.
 local function takes_fence(channel)
   if channel == NO_CHANNEL or channel == LOST_CHANNEL or sub(channel, -1) == NEEDS_REPLICAS then
     return false

@@ -1,9 +1,8 @@
 -- Reads and writes what the server knows of a lease, in addition to its token. Follows rules.lua.
 --[[include name_notes]]
 
--- Writes down the fences and the name of a lease, as `fences` returns them, and lets them live for
--- at least `life` ms, and no shorter than before. Returns the number of
--- waiters.
+-- Writes down the fences and the name of a lease, as `fences` returns them. Lets them live for at
+-- least `life` ms, and for no shorter time than before. Returns the number of waiters.
 local function note(s, last, back, whose, name, life)
   local before, waiting = back > 0 and format('%.0f', back) or '0', call('ZCARD', s.queue)
   local text = encode_fences(format(DIGITS, last), before, whose, name)

@@ -22,6 +22,7 @@
 --[[include waiter_text]]
 --[[include holder_text]]
 --[[include hand_over]]
+-- A test in scripts.rs compares the first two, and BROKEN_LIFE, with spans.rs.
 local GRANT_TTL, WAITER_LIFE, UNHEARD_TTL = 1500, 2500, 200
 local BROKEN_LIFE = 120000
 -- 2^53 - 1, the largest number up to which Lua and JavaScript count exactly.
@@ -74,9 +75,9 @@ end
 -- now.
 --
 -- A waiter whose connection is gone keeps its place, but gets no lease: its process is most likely
--- gone, too. With `trust`, the rule takes it that the waiter may be connecting again: it keeps an
--- exclusive lease for the waiter, once and only for UNHEARD_TTL. Then the next waiter gets a notice
--- to poll, because no other client may see when that time is over.
+-- gone, too. With `trust`, the waiter may be connecting again. So the rule keeps an exclusive lease
+-- for the waiter, once and for UNHEARD_TTL only. It also sends the next waiter a notice, so that
+-- this waiter polls: otherwise, no client might notice when that time is over.
 local function hand_on(s, but, trust)
   local place = 0
   while not s.owner do
@@ -90,7 +91,8 @@ local function hand_on(s, but, trust)
     -- A repair gets the lease until its place would end.
     local left = tonumber(score) < 0 and math.max(tonumber(call('ZSCORE', s.alive, token) or 0) - now_ms, 1)
     local there = exclusive and takes_fence(channel)
-    -- If the user may not publish, hand on all the same: waiters also poll by themselves.
+    -- 0 if no client listens, and the server's error if the user may not publish. After an error,
+    -- hand on all the same: waiters also poll by themselves.
     local told = there or channel ~= NO_CHANNEL and (channel == LOST_CHANNEL and 0 or publish(channel, number))
     if told ~= 0 and exclusive then
       local first, last = reserve((fences(s)), GRANT_FENCES)
