@@ -110,6 +110,7 @@ export type ToAnyRoute<Response, Request> = Response extends ServerResponse
 
 /**
  * A handler that Express, Connect and node:http can call. Without `next`, errors are rejections.
+ * Answer the request then, or destroy the response: the lock is held until the response is over.
  */
 export type LockedHandler<Request, Response> = (
   request: OfAnyRoute<Request>,
@@ -130,9 +131,9 @@ export type LockedHandler<Request, Response> = (
  * here, or set `until: 'end'`.
  *
  * @param handler Runs under the lock, which is then held until the handler's promise has settled
- * *and* the response is finished or the connection is closed. If the handler fails, the lock is
- * released at once, and the error goes to `next`. A handler that returns a `Response` fails
- * (`ERR_INVALID_ARG_VALUE`), because Express would not send it.
+ * *and* the response is finished or the connection is closed. If the handler fails, the error goes
+ * to `next`, and the lock is held while the error handler answers. A handler that returns a
+ * `Response` fails (`ERR_INVALID_ARG_VALUE`), because Express would not send it.
  * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
  * @throws {RangeError} `ERR_OUT_OF_RANGE`
  * @example

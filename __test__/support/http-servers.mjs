@@ -30,6 +30,25 @@ const withExpress = (name) => (middleware, handler) => {
   return app
 }
 
+const withErrorHandler = (name) => (middleware, answer) => {
+  const app = require(name)()
+  app.use(middleware)
+  app.use((error, request, response, _next) => answer(request, response, error))
+  return app
+}
+
+/**
+ * Each framework makes a listener of a middleware and a function that answers errors. The last one
+ * has no `next`: the middleware rejects.
+ */
+export const errorHandled = {
+  'Express 5': withErrorHandler('express'),
+  'Express 4': withErrorHandler('express4'),
+  'node:http': (middleware, answer) => (request, response) => {
+    middleware(request, response).catch((error) => answer(request, response, error))
+  },
+}
+
 /** Each framework makes a listener of a middleware and a handler behind it. */
 export const frameworks = {
   'Express 5': withExpress('express'),

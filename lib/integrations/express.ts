@@ -38,8 +38,17 @@ export function lockRequest(
     if (handler !== undefined && returned instanceof Response) throw returnedResponse()
   }
 
-  /** Serves the request under its locks. Throws what the handler throws, and other errors. */
-  async function serve(request: Request, response: ServerResponse, next: Next, end: ResponseEnd): Promise<void> {
+  /**
+   * Serves the request under its locks. Calls `fail` with what the handler throws, while the locks
+   * are held, and throws all other errors.
+   */
+  async function serve(
+    request: Request,
+    response: ServerResponse,
+    next: Next,
+    end: ResponseEnd,
+    fail: (error: unknown) => void,
+  ): Promise<void> {
     // Wrap end() before later middleware does: the wrapper of that middleware may not call the
     // function that it wraps.
     const over = until === 'end' ? Promise.all([end.over, handlerEnd(response)]) : end.over
@@ -62,15 +71,22 @@ export function lockRequest(
         { locks, keys, options: acquireOptions, hold, gone: end.signal },
         async (lease) => {
           put(lease, request)
-          await handle(request, response, next)
+          let answered: Promise<unknown> = over
+          try {
+            await handle(request, response, next)
+          } catch (error) {
+            // Nobody calls end() any more: after the headers, Express destroys the connection.
+            if (response.headersSent || isTooLate(error, end)) answered = end.over
+            fail(error)
+          }
           hasServed = true
-          await (until === 'end' ? Promise.race([over, lossOf(lease)]) : over)
+          await (until === 'end' ? Promise.race([answered, lossOf(lease)]) : answered)
         },
       )
       if (outcome !== 'gone' && 'refusal' in outcome) await refuse(outcome.refusal, request, response, next)
     } catch (error) {
-      // The handler has run, so it answers the request. The lease's signal and the client's 'lost'
-      // event have reported the loss.
+      // The handler has run, so it or the error handler answers the request. The lease's signal and
+      // the client's 'lost' event have reported the loss.
       if (!(isLost(error) && hasServed)) throw error
     }
   }
@@ -88,23 +104,31 @@ export function lockRequest(
 
   return async function requestLock(request, response, next) {
     checkResponse(response)
-    // Call `next` at most once for each request: do not pass later failures to it.
-    let hasPassed = false
-    const once: Next = (error) => {
-      hasPassed = true
-      next?.(error)
-    }
     const end = new ResponseEnd(request, response)
-    try {
-      await serve(request, response, once, end)
-    } catch (error) {
-      // It is too late for an answer. The lease's signal and the client's 'lost' event have
-      // reported the loss.
-      if (isLost(error) && end.signal.aborted) return
-      if (hasPassed || next === undefined) throw error
-      next(forExpress(error))
-    }
+    await new Promise<void>((resolve, reject) => {
+      // Call `next` at most once for each request: do not pass later failures to it.
+      let hasPassed = false
+      const once: Next = (error) => {
+        hasPassed = true
+        next?.(error)
+      }
+      const fail = (error: unknown): void => {
+        if (isTooLate(error, end)) return
+        // Reject at once: the caller answers the request, and the lock may be held until then.
+        if (hasPassed || next === undefined) reject(error)
+        else once(forExpress(error))
+      }
+      serve(request, response, once, end, fail).catch(fail).then(resolve, reject)
+    })
   }
+}
+
+/**
+ * Returns whether it is too late for an answer to the loss of a lease. The lease's signal and the
+ * client's 'lost' event have reported the loss.
+ */
+function isTooLate(error: unknown, end: ResponseEnd): boolean {
+  return isLost(error) && end.signal.aborted
 }
 
 /**
