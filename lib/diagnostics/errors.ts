@@ -206,12 +206,17 @@ export function lostErrorWithoutStack(...loss: Parameters<typeof lostError>): Lo
   }
 }
 
-export function releasedError(key: string): LockError {
-  return new LockError('ERR_LOCK_RELEASED', `the lease of ${quote(key)} was released: acquire the lock again`, { key })
+/** Says how the holder gave up a lease: by the call of a method, or by the end of its section. */
+export type GivenUp = 'released' | 'detached' | 'section'
+
+const GIVEN_UP: Readonly<Record<GivenUp, string>> = {
+  released: 'released: acquire the lock again',
+  detached: 'detached: adopt its ticket, or acquire the lock again',
+  section: 'released, because its section has ended: use the lease only within the section, or acquire the lock again',
 }
 
-export function detachedError(key: string): LockError {
-  return new LockError('ERR_LOCK_RELEASED', `the lease of ${quote(key)} was detached`, { key })
+export function releasedError(key: string, how: GivenUp = 'released'): LockError {
+  return new LockError('ERR_LOCK_RELEASED', `the lease of ${quote(key)} was ${GIVEN_UP[how]}`, { key })
 }
 
 /** Makes the error of a call for one or `count` keys that found `key` held at each of `tries`. */

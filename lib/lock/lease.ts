@@ -7,7 +7,7 @@ import type { Contention } from '../diagnostics/contention'
 import {
   abortedError,
   closedError,
-  detachedError,
+  type GivenUp,
   lostError,
   lostErrorWithoutStack,
   releasedError,
@@ -23,7 +23,7 @@ import { checkTtl } from '../util/arguments'
 import { ignore } from '../util/deferred'
 import { defineDispose } from '../util/dispose'
 import { callListener } from '../util/uncaught'
-import { endAdoption, letExpire, statusFor } from './lease-methods'
+import { endAdoption, endSection, letExpire, statusFor } from './lease-methods'
 import type { LeaseObserver, LeaseOwner } from './lease-owner'
 import type { LockRequest } from './lock-request'
 import { LossSignal } from './loss-signal'
@@ -46,7 +46,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   readonly #settlement: Settlement
   #released: Promise<boolean> | undefined
   #renewals: Renewals | undefined
-  #detached = false
+  #givenUp: GivenUp = 'released'
   /**
    * Whether the section under the lease has outlived its time. The lease then counts as lost and is
    * no longer renewed, but only the end of the section releases it.
@@ -179,14 +179,16 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   release(): Promise<boolean> {
     if (this.#released !== undefined) return this.#released
     const held = this.#phase === Phase.Held
-    this.#released = held ? this.#release() : Promise.resolve(false)
+    const release = held && (this.#trace?.release(() => this.#sendRelease()) ?? this.#sendRelease())
+    this.#released = release || Promise.resolve(false)
     // Call the observer last: it may run code of the user, which must see the lease as released.
     if (held && this.#isHandedOver) callListener(() => this.#observer?.released(this))
     return this.#released
   }
 
-  #release(): Promise<boolean> {
-    return this.#trace?.release(() => this.#sendRelease()) ?? this.#sendRelease()
+  [endSection](): Promise<boolean> {
+    if (this.#phase === Phase.Held) this.#givenUp = 'section'
+    return this.release()
   }
 
   #sendRelease(): Promise<boolean> {
@@ -212,8 +214,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   #endError(): api.LockError {
     const phase = this.#refreshPhase()
     if (this.#isOverdue && phase !== Phase.Released) return this.#reportedLoss()
-    if (phase === Phase.Released) return this.#detached ? detachedError(this.#key) : releasedError(this.#key)
-    return this.#lossError(phase)
+    return phase === Phase.Released ? releasedError(this.#key, this.#givenUp) : this.#lossError(phase)
   }
 
   #lossError(phase: number, make = lostError): api.LockLostError {
@@ -267,7 +268,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
       this.#phase = Phase.Missing
     } else if (kind === RecordKind.Detached) {
       this.#phase = Phase.Released
-      this.#detached = true
+      this.#givenUp = 'detached'
     }
   }
 

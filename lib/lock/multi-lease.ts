@@ -10,6 +10,7 @@ import { now } from '../util/clock'
 import { ignore } from '../util/deferred'
 import { defineDispose } from '../util/dispose'
 import { Lease } from './lease'
+import { endSection } from './lease-methods'
 import type { LeaseOwner } from './lease-owner'
 import type { LockRequest } from './lock-request'
 
@@ -200,16 +201,24 @@ export class MultiLease implements api.MultiLease, Abortable {
   }
 
   release(): Promise<boolean> {
+    return this.#giveUp((lease) => lease.release())
+  }
+
+  [endSection](): Promise<boolean> {
+    return this.#giveUp((lease) => lease[endSection]())
+  }
+
+  #giveUp(release: (lease: Lease) => Promise<boolean>): Promise<boolean> {
     if (this.#released === undefined) {
-      this.#released = this.#release()
+      this.#released = this.#releaseAll(release)
       // A caller that does not await the release must not get an unhandled rejection.
       this.#released.catch(ignore)
     }
     return this.#released
   }
 
-  async #release(): Promise<boolean> {
-    const outcomes = await Promise.allSettled(this.#leases.map((lease) => lease.release()))
+  async #releaseAll(release: (lease: Lease) => Promise<boolean>): Promise<boolean> {
+    const outcomes = await Promise.allSettled(this.#leases.map(release))
     const failed = outcomes.find((outcome) => outcome.status === 'rejected')
     if (failed !== undefined) throw failed.reason
     return outcomes.every((outcome) => outcome.status === 'fulfilled' && outcome.value)

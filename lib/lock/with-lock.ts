@@ -3,13 +3,14 @@
 
 import { LockLostError } from '../diagnostics/errors'
 import { callListener, throwUncaught } from '../util/uncaught'
+import { endSection } from './lease-methods'
 import type { LeaseOwner } from './lease-owner'
 import type { Sections } from './sections'
 
 /** A lease, or several leases. */
 interface Releasable {
   assertHeld(): void
-  release(): Promise<boolean>
+  [endSection](): Promise<boolean>
 }
 
 type SectionContext = Pick<LeaseOwner, 'failed'> & { readonly sections: Sections }
@@ -45,12 +46,12 @@ async function runUnder<L extends Releasable, T>(
   try {
     result = await work(lease)
   } catch (error) {
-    await lease.release().catch((failure) => context.failed(failure))
+    await lease[endSection]().catch((failure) => context.failed(failure))
     throw error
   }
   let given: boolean
   try {
-    given = await lease.release()
+    given = await lease[endSection]()
   } catch (failure) {
     // The work is done, and the lock ends by its ttl.
     context.failed(failure)
@@ -83,11 +84,11 @@ export function runCallbackSection<L extends Releasable>(
 
 /** Rejects if the release failed, or the lease was lost before. */
 async function release(lease: Releasable): Promise<void> {
-  if (!(await lease.release())) assertNotLost(lease)
+  if (!(await lease[endSection]())) assertNotLost(lease)
 }
 
 /** Throws if the lease was lost. Does not throw if the work has released or detached it. */
-export function assertNotLost(lease: Releasable): void {
+export function assertNotLost(lease: Pick<Releasable, 'assertHeld'>): void {
   try {
     lease.assertHeld()
   } catch (error) {

@@ -8,7 +8,7 @@ import * as channels from '../diagnostics/channels'
 import { closedError, LockAbortedError, LockLostError, releasedError } from '../diagnostics/errors'
 import { type EmitterDescription, warnOnce } from '../diagnostics/unheard'
 import type { Lease } from '../lock/lease'
-import { letExpire } from '../lock/lease-methods'
+import { endSection, letExpire } from '../lock/lease-methods'
 import type { LeaseObserver } from '../lock/lease-owner'
 import type { Sections } from '../lock/sections'
 import { assertNotLost } from '../lock/with-lock'
@@ -240,7 +240,7 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     const lease = this.#lease
     if (lease === null) return
     try {
-      if (!(await lease.release())) assertNotLost(lease)
+      if (!(await lease[endSection]())) assertNotLost(lease)
       callListener(() => this.emit('released', lease))
     } catch (error) {
       if (error instanceof LockLostError) this.#leaseLost(lease, error)

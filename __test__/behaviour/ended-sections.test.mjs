@@ -1,0 +1,98 @@
+// The error of a lease that code uses after its section has ended.
+
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { test } from 'node:test'
+import { createLockWorker, LockError } from 'leasehold'
+import { atEnd } from '../support/endings.mjs'
+import { overStores } from '../support/stores.mjs'
+
+const error = (message) => ({ constructor: LockError, code: 'ERR_LOCK_RELEASED', message })
+const ended = (key) =>
+  error(
+    `the lease of "${key}" was released, because its section has ended: use the lease only within the section, or acquire the lock again`,
+  )
+const released = (key) => error(`the lease of "${key}" was released: acquire the lock again`)
+
+async function assertEnded(lease, key, expected = ended(key)) {
+  await assert.rejects(lease.renew(), expected)
+  assert.throws(() => lease.assertHeld(), expected)
+  assert.equal(lease.isHeld, false)
+}
+
+overStores('a lease after its section', (store) => {
+  const give = (lease) => lease
+
+  test('withLock: the error says that the section has ended', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const lease = await locks.withLock(key, give)
+    await assertEnded(lease, key)
+    await assert.rejects(lease.detach(), ended(key))
+  })
+
+  test('withLock: also if the work fails', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    let lease
+    const work = async (held) => {
+      lease = held
+      throw new Error('mine')
+    }
+    await assert.rejects(locks.withLock(key, work), { message: 'mine' })
+    await assertEnded(lease, key)
+  })
+
+  test('withLock of several keys', async (t) => {
+    const locks = store.client(t)
+    const keys = [store.key(), store.key()]
+    const lease = await locks.withLock(keys, give)
+    await assertEnded(lease, lease.keys[0])
+  })
+
+  test('withLock with a callback', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const lease = await new Promise((resolve) => {
+      locks.withLock(key, (_error, held, done) => done(() => resolve(held)))
+    })
+    await assertEnded(lease, key)
+  })
+
+  test('withAdopted', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const ticket = await (await locks.acquire(key)).detach()
+    await assertEnded(await locks.withAdopted(ticket, give), key)
+  })
+
+  test('the work of a worker', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const worker = createLockWorker({ client: locks, key, startWork: (_lease, signal) => once(signal, 'abort') })
+    atEnd(t, () => worker.stop())
+    const [lease] = await Promise.all([once(worker, 'acquired').then(([held]) => held), worker.start()])
+    await worker.stop()
+    await assertEnded(lease, key)
+  })
+
+  test('a section that releases or detaches its lease itself gets other errors', async (t) => {
+    const locks = store.client(t)
+    const key = store.key()
+    const own = await locks.withLock(key, async (lease) => {
+      await lease.release()
+      await assertEnded(lease, key, released(key))
+      return lease
+    })
+    await assertEnded(own, key, released(key))
+    const detached = await locks.withLock(key, async (lease) => {
+      await lease.detach()
+      return lease
+    })
+    await assertEnded(
+      detached,
+      key,
+      error(`the lease of "${key}" was detached: adopt its ticket, or acquire the lock again`),
+    )
+  })
+})
