@@ -30,6 +30,31 @@ overStores('messages of lost leases', (store) => {
     assert.throws(() => lease.assertHeld(), { message: begin(key) + (said[store.name] ?? redisSaid(locks)) })
   })
 
+  test('a lease that nothing renews names its ttl, and says what to do', async (t) => {
+    const key = store.key()
+    const locks = store.client(t)
+    const losses = []
+    locks.on('lost', (_lease, error) => losses.push(error))
+    const lease = await locks.acquire(key, { ttl: 200, autoRenew: false })
+    await lease.renew(250)
+    await aborted(lease)
+    const message = `${begin(key)}it was not renewed within its ttl of 250 ms. autoRenew is off: renew it sooner, or raise ttl`
+    assert.equal(lease.signal.reason.message, message)
+    assert.throws(() => lease.assertHeld(), { message })
+    assert.deepEqual(losses, [lease.signal.reason])
+  })
+
+  test('a lease with maxHold names both limits, and says what to do', async (t) => {
+    const key = store.key()
+    const lease = await store.client(t).acquire(key, { ttl: 200, maxHold: 300 })
+    await aborted(lease)
+    assert.equal(
+      lease.signal.reason.message,
+      `${begin(key)}it had reached its maxHold of 300 ms, or was not renewed within its ttl of 200 ms. ` +
+        'Raise maxHold, or do less work under one lease',
+    )
+  })
+
   if (store.name === 'sqlite') {
     test('a lease whose lock file was removed names the file', async (t) => {
       const key = store.key()

@@ -5,8 +5,9 @@ import { types } from 'node:util'
 
 import type * as api from '../../index'
 import { ErrorKind, FIRST_LOSS, WITH_VOTES } from '../native/protocol'
-import { printable, quote } from '../util/printable'
+import { quote } from '../util/printable'
 import { type Contention, UNKNOWN } from './contention'
+import { type LostLease, lossWords, placeOf } from './loss-words'
 
 export class LockError extends Error implements api.LockError {
   readonly code: string
@@ -95,21 +96,8 @@ for (const type of [
   Object.defineProperty(type.prototype, 'name', { value: type.name, configurable: true, writable: true })
 }
 
-/** Why a lease was lost, in the order of the phases from `FIRST_LOSS` on. */
-const lossReasons: { reason: api.LossReason; because: string }[] = [
-  { reason: 'expired', because: 'it was not renewed in time' },
-  { reason: 'taken', because: 'another client holds the lock now' },
-  // See missingFrom().
-  { reason: 'missing', because: '' },
-  { reason: 'stalled', because: 'this thread was blocked for longer than maxStall (use a worker thread, or raise it)' },
-  { reason: 'closed', because: 'the client was closed' },
-]
-
-/**
- * The most characters of a store's URL in a message. If this is larger, a quorum of many servers
- * fills the log; if it is smaller, a path may be cut off.
- */
-const MOST_OF_URL = 500
+/** In the order of the phases from `FIRST_LOSS` on. */
+const lossReasons: api.LossReason[] = ['expired', 'taken', 'missing', 'stalled', 'closed']
 
 /** In the order of `ErrorKind`. */
 const storeReasons: api.StoreUnavailableReason[] = [
@@ -125,23 +113,10 @@ const storeReasons: api.StoreUnavailableReason[] = [
   'untrusted',
 ]
 
-/**
- * Returns the error of a lease that is lost in this `Phase`. `failure` describes how the last
- * renewal failed, as native code writes it; `null` if it did not fail. `maxHold` is 0 if the lease
- * had no limit. `store` is the client's.
- */
-export function lostError(
-  key: string,
-  phase: number,
-  failure: string | null,
-  maxHold: number,
-  store: api.StoreIdentity,
-): LockLostError {
-  const loss = lossReasons[phase - FIRST_LOSS] ?? (lossReasons[0] as (typeof lossReasons)[number])
-  const { reason } = loss
-  const because = reason === 'missing' ? missingFrom(store) : loss.because
-  const limit = reason === 'expired' && maxHold > 0 ? `, or had reached its maxHold of ${maxHold} ms` : ''
-  const message = `the lease of ${quote(key)} is lost: ${because}${limit}`
+export function lostError(lease: LostLease): LockLostError {
+  const { key, phase, failure } = lease
+  const reason = lossReasons[phase - FIRST_LOSS] ?? 'expired'
+  const message = `the lease of ${quote(key)} is lost: ${lossWords(reason, lease)}`
   if (failure === null || reason === 'closed') return new LockLostError(reason, message, { key })
   const { ago, error, text }: { ago: number; error: number; text: string } = JSON.parse(failure)
   const cause = unavailableError(error, text, key)
@@ -171,36 +146,20 @@ export function notAdoptedError(
   return new LockLostError(reason, `could not adopt the lease of ${quote(key)}: ${because}`, { key })
 }
 
-/** Names the store that does not have a lease any more, and says what may have happened there. */
-function missingFrom(store: api.StoreIdentity): string {
-  const missing = `${placeOf(store)} knows nothing of it any more`
-  if (store.kind === 'memory') return `${missing}: the lock was released by force`
-  if (store.kind === 'sqlite') return `${missing}: the file was removed or replaced, or the lock was released by force`
-  return `${missing}: it lost the lease (a restart, a failover or an eviction), or the lock was released by force`
-}
-
-/** Names a store in a sentence. */
-function placeOf({ kind, url }: api.StoreIdentity): string {
-  const name = printable(url, MOST_OF_URL)
-  if (kind !== 'sqlite') return `the store ${name}`
-  const path = name.slice('sqlite:'.length)
-  return path === '' ? 'the default lock file' : `the lock file ${path}`
-}
-
 /**
  * Returns what {@link lostError} returns, but without a stack, which would only show the inside of
  * this library. This takes a third of the time, and thousands of leases can be lost at once.
  */
-export function lostErrorWithoutStack(...loss: Parameters<typeof lostError>): LockLostError {
+export function lostErrorWithoutStack(lease: LostLease): LockLostError {
   const limit = Error.stackTraceLimit
   try {
     Error.stackTraceLimit = 0
   } catch {
     // Node was started with --frozen-intrinsics.
-    return lostError(...loss)
+    return lostError(lease)
   }
   try {
-    return lostError(...loss)
+    return lostError(lease)
   } finally {
     Error.stackTraceLimit = limit
   }

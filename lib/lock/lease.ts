@@ -222,7 +222,8 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     // have the slot.
     const isOurs = this.#failure === undefined && slots[this.#slot] === this
     const failure = isOurs ? bridge.failure(this.#slot) : (this.#failure ?? null)
-    return make(this.#key, phase, failure, this.#request.maxHold, this.#owner.identity.store)
+    const { store } = this.#owner.identity
+    return make({ key: this.#key, phase, failure, ttl: this.#ttl, request: this.#request, store })
   }
 
   #reportedLoss(make = () => this.#lossError(this.#phase, lostErrorWithoutStack)): api.LockLostError {

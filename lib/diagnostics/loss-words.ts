@@ -1,0 +1,73 @@
+// Says why a lease was lost, and what to do.
+
+import type * as api from '../../index'
+import { Flag } from '../native/protocol'
+import { printable } from '../util/printable'
+
+/** A lease that is lost. Times are in ms. */
+export interface LostLease {
+  readonly key: string
+  /** The `Phase` of the lease: it says how it was lost. */
+  readonly phase: number
+  /**
+   * Describes how the last renewal failed, as native code writes it; `null` if it did not fail.
+   */
+  readonly failure: string | null
+  readonly ttl: number
+  /** `maxHold` is 0 if the lease had no limit. `flags` are bits of `Flag`. */
+  readonly request: { readonly maxHold: number; readonly flags: number }
+  /** The store of the lease's client. */
+  readonly store: api.StoreIdentity
+}
+
+/**
+ * The most characters of a store's URL in a message. If this is larger, a quorum of many servers
+ * fills the log; if it is smaller, a path may be cut off.
+ */
+const MOST_OF_URL = 500
+
+const WORDS: Readonly<Record<api.LossReason, (lease: LostLease) => string>> = {
+  expired: expiredWords,
+  taken: () => 'another client holds the lock now',
+  missing: ({ store }) => missingFrom(store),
+  stalled: () => 'this thread was blocked for longer than maxStall (use a worker thread, or raise it)',
+  closed: () => 'the client was closed',
+}
+
+/** Returns the end of the sentence "the lease is lost: …". */
+export function lossWords(reason: api.LossReason, lease: LostLease): string {
+  return WORDS[reason](lease)
+}
+
+function expiredWords({ ttl, failure, request: { maxHold, flags } }: LostLease): string {
+  const late = `was not renewed within its ttl of ${ttl} ms`
+  if (failure !== null) {
+    const limit = maxHold > 0 ? `, or had reached its maxHold of ${maxHold} ms` : ''
+    return `it ${late}${limit}. Check the store, or raise ttl`
+  }
+  if (maxHold > 0) {
+    return `it had reached its maxHold of ${maxHold} ms, or ${late}. Raise maxHold, or do less work under one lease`
+  }
+  if ((flags & Flag.NoRenewal) !== 0) return `it ${late}. autoRenew is off: renew it sooner, or raise ttl`
+  // The engine's thread renews the lease even if JavaScript is blocked.
+  return (
+    `it ${late}. This process or its machine was probably stopped or overloaded: raise ttl, and look for long pauses ` +
+    '(a debugger, sleep, a limit of processor time)'
+  )
+}
+
+/** Names the store that does not have a lease any more, and says what may have happened there. */
+function missingFrom(store: api.StoreIdentity): string {
+  const missing = `${placeOf(store)} knows nothing of it any more`
+  if (store.kind === 'memory') return `${missing}: the lock was released by force`
+  if (store.kind === 'sqlite') return `${missing}: the file was removed or replaced, or the lock was released by force`
+  return `${missing}: it lost the lease (a restart, a failover or an eviction), or the lock was released by force`
+}
+
+/** Names a store in a sentence. */
+export function placeOf({ kind, url }: api.StoreIdentity): string {
+  const name = printable(url, MOST_OF_URL)
+  if (kind !== 'sqlite') return `the store ${name}`
+  const path = name.slice('sqlite:'.length)
+  return path === '' ? 'the default lock file' : `the lock file ${path}`
+}
