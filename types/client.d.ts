@@ -196,7 +196,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * Schedules with the same name are the same job in all processes. A client may have one of them
    * at a time, until you stop it.
    * @param cron Five fields, six (with seconds first) or seven (with years last), or a name such as
-   * `@daily`. The same in all processes.
+   * `@daily`. The same in all processes. If two clients of a process differ in it, the process
+   * prints a warning with the code `LEASEHOLD_SCHEDULE_PATTERNS`.
    * @throws {LockClosedError} the client was closed
    * @throws {TypeError | RangeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE` (also if there
    * is a schedule with that name), `ERR_OUT_OF_RANGE`

@@ -81,10 +81,10 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
     })
     this.#acquirer = new Acquirer(this.#context, defaults)
     const { pauses, sections, outage } = this.#context
-    const { name } = config
+    const { name, prefix } = config
     const inspect = (key: string) => this.inspect(key)
     const isQuorum = this.#stores.length > 1
-    this.#onceContext = { acquirer: this.#acquirer, pauses, sections, outage, name, isQuorum, inspect }
+    this.#onceContext = { acquirer: this.#acquirer, pauses, sections, outage, name, prefix, isQuorum, inspect }
     closeOnSignals(this, releaseOnSignal)
   }
 

@@ -16,8 +16,8 @@ class LeaseholdWarning extends Error {
   /** Node prints this below the message. */
   readonly detail: string | undefined
 
-  constructor(code: string, message: string, error: Error, detail: string | undefined) {
-    super(message, { cause: error })
+  constructor(code: string, message: string, error: Error | undefined, detail: string | undefined) {
+    super(message, error && { cause: error })
     this.code = code
     this.detail = detail
   }
@@ -25,14 +25,22 @@ class LeaseholdWarning extends Error {
 
 Object.defineProperty(LeaseholdWarning.prototype, 'name', { value: 'LeaseholdWarning', configurable: true })
 
-/** Emits the warning that `describe` makes of `error`, with this code. Never throws. */
-export function emitWarning(code: string, error: Error, describe: () => string, { stack = false } = {}): void {
+/**
+ * Emits the warning that `describe` returns, with this code, because of `error` if there is one.
+ * Never throws.
+ */
+export function emitWarning(
+  code: string,
+  error: Error | undefined,
+  describe: () => string,
+  { stack = false } = {},
+): void {
   emit(code, error, describe, stack).catch(ignore)
 }
 
 /** Rejects if `process.emitWarning` fails: other code may have replaced it. */
-async function emit(code: string, error: Error, describe: () => string, stack: boolean): Promise<void> {
-  const detail = stack ? stackOf(error) : undefined
+async function emit(code: string, error: Error | undefined, describe: () => string, stack: boolean): Promise<void> {
+  const detail = stack && error ? stackOf(error) : undefined
   await process.emitWarning(new LeaseholdWarning(code, describe(), error, detail))
 }
 

@@ -23,6 +23,8 @@ export interface OnceContext {
   readonly outage: Outage
   /** The name of the client at the store. */
   readonly name: string
+  /** What the client puts before each key. */
+  readonly prefix: string
   readonly isQuorum: boolean
   inspect(key: string): Promise<api.LockInfo | null>
 }

@@ -20,6 +20,7 @@ import type { OnceContext } from './acquire-once'
 import { Cron } from './cron'
 import { JobRun } from './job-run'
 import { runOnce } from './once'
+import { forgetPattern, notePattern, type SchedulePattern } from './patterns'
 import { parseSchedule, type ScheduleSettings } from './schedule-options'
 
 /**
@@ -45,6 +46,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
   readonly #context: ClientContext
   readonly #onceContext: OnceContext
   readonly #cron: Cron
+  readonly #pattern: SchedulePattern
   readonly #job: api.ScheduledJob
   readonly #settings: ScheduleSettings
   /** The time up to which the schedule has handled its ticks, in ms since 1970. */
@@ -89,6 +91,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     this.#context = client
     this.#onceContext = onceContext
     this.#cron = ticks
+    this.#pattern = { name, client, prefix: onceContext.prefix, cron, timeZone }
     this.#job = job
     this.#settings = settings
     const now = Date.now()
@@ -96,6 +99,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     // taken it if they ran.
     const past = ticks.last(now - settings.catchUp, now)
     this.#seen = past === undefined ? now : past - 1
+    notePattern(this.#pattern)
     client.schedules.add(name)
     client.pauses.add(this.#end)
     this.#sleep()
@@ -123,6 +127,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     clearTimeout(this.#timer)
     this.#next = undefined
     this.#context.schedules.delete(this.name)
+    forgetPattern(this.#pattern)
     this.#context.pauses.delete(this.#end)
     this.#ended.abort()
   }
