@@ -297,8 +297,10 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * once most servers have answered, and these servers do not take them back for 2 minutes.
    *
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
-   * @returns whether the lock was held
-   * @throws {StoreUnavailableError | QuorumError}
+   * @returns whether the lock was held. If it was not, the call has changed nothing. Check the key,
+   * which is without the client's `prefix`, and the store: {@link list} shows all held locks.
+   * @throws {StoreUnavailableError | QuorumError} also of reason `wrongtype`: the key has other
+   * data, which the call does not delete
    * @throws {LockClosedError}
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
    * @throws {RangeError} `ERR_OUT_OF_RANGE`

@@ -60,6 +60,20 @@ describe("other applications' data in Redis", { skip: !storeNames.includes('redi
     await redis('DEL', 'leaderboard', 'ranks', '{ranks}:holders')
   })
 
+  test('forceRelease of other data names the key and the prefix, and says what to do', async (t) => {
+    await redis('HSET', 'app:user', 'name', 'ann')
+    await assert.rejects(clientOf(t, 'app:').forceRelease('user'), (error) => {
+      assert.equal(error.key, 'user')
+      assert.match(
+        error.message,
+        /^could not release the lock "user" by force: redis:.* other data lies under .*\. That data is no lock, so it was kept: check the key, and the client's prefix "app:"$/,
+      )
+      return refused(error)
+    })
+    assert.equal(await redis('HGET', 'app:user', 'name'), 'ann')
+    await redis('DEL', 'app:user')
+  })
+
   test('a sorted set with a score in the future is not treated as a lock', async (t) => {
     const later = String(Date.now() + 3_600_000)
     await redis('ZADD', 'schedule', later, 'job:1')

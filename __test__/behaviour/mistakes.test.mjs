@@ -19,6 +19,21 @@ const unknown = (name, meant) => `Unknown option "${name}"; did you mean "${mean
 /** [what, what to call with a fresh client, the message] */
 const MISTAKES = [
   ['the key is a promise', (locks) => locks.acquire(Promise.resolve('k')), key('a promise: await it first')],
+  [
+    'forceRelease: a lease',
+    async (locks) => locks.forceRelease(await locks.acquire('k')),
+    'The "key" argument must be of type string. Received an instance of Lease: pass its key',
+  ],
+  [
+    'forceRelease: several keys',
+    (locks) => locks.forceRelease(['a', 'b']),
+    'The "key" argument must be of type string. Received an array: pass one key',
+  ],
+  [
+    'acquire: a lease',
+    async (locks) => locks.acquire(await locks.acquire('k')),
+    key('an instance of Lease: pass its key'),
+  ],
   ['withLock: no key', (locks) => locks.withLock(noop), key('a function: the key comes before it')],
   [
     'withLock: the key after the function',

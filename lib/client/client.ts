@@ -1,6 +1,6 @@
 import type * as api from '../../index'
 import { breaker } from '../diagnostics/channels'
-import { closedError } from '../diagnostics/errors'
+import { closedError, notBrokenError } from '../diagnostics/errors'
 import type { ClientIdentity } from '../diagnostics/tracing'
 import { type EmitterDescription, warnOnce } from '../diagnostics/unheard'
 import { parseTry } from '../lock/acquire-options'
@@ -204,7 +204,11 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   async forceRelease(key: string): Promise<boolean> {
     this.#acquirer.checkKey(key)
     this.#checkOpen(key)
-    return (await answerOf(bridge.breakLock(this.#id, key), key)) !== null
+    try {
+      return (await answerOf(bridge.breakLock(this.#id, key), key)) !== null
+    } catch (error) {
+      throw notBrokenError(error, key, this.#prefix)
+    }
   }
 
   stats(): api.LockStats {

@@ -266,6 +266,18 @@ export function unavailableError(kind: number, message: string, key?: string): L
   return new StoreUnavailableError(storeReasons[kind] ?? 'internal', message, { key })
 }
 
+/**
+ * Returns the error of a forceRelease() that failed with `error`. If other data lies under the key,
+ * the error says what to check. `prefix` is that of the client.
+ */
+export function notBrokenError(error: unknown, key: string, prefix: string): unknown {
+  if (!(error instanceof StoreUnavailableError) || error.reason !== 'wrongtype') return error
+  const message =
+    `could not release the lock ${quote(key)} by force: ${error.message}. ` +
+    `That data is no lock, so it was kept: check the key, and the client's prefix ${quote(prefix)}`
+  return new StoreUnavailableError(error.reason, message, { key })
+}
+
 /** Returns the error of a quorum, which native code writes as JSON. */
 function quorumError(text: string, key?: string): QuorumError {
   const said: { message: string; votes: { store: string; vote: api.Vote['vote'] | number; message: string | null }[] } =

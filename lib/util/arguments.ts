@@ -109,8 +109,22 @@ export function checkName(name: string, given: unknown): asserts given is string
     throw badValue(`The "${name}" argument must not have the control character U+001F in it`)
 }
 
+/** The longest key, in bytes of UTF-8. */
+const MAX_KEY = 1024
+
 export function checkKey(given: unknown, name = 'key'): asserts given is string {
-  checkText(name, given, 1, 1024)
+  if (typeof given !== 'string') throw badType(name, 'of type string', given, notOneKey(given))
+  checkText(name, given, 1, MAX_KEY)
+}
+
+/** Describes what was given in place of one key. */
+function notOneKey(given: unknown): string {
+  return Array.isArray(given) ? 'an array: pass one key' : notKey(given)
+}
+
+function notKey(given: unknown): string {
+  const kind = kindOf(given)
+  return kind === 'an instance of Lease' ? `${kind}: pass its key` : kind
 }
 
 /** Returns the key that errors name. */
@@ -125,13 +139,13 @@ export function firstOf(keys: string | readonly string[]): string {
  */
 export function checkKeys(given: unknown): string | readonly string[] {
   if (!Array.isArray(given)) {
-    if (typeof given !== 'string') throw badType('key', 'of type string, or an array of strings', given)
+    if (typeof given !== 'string') throw badType('key', 'of type string, or an array of strings', given, notKey(given))
     checkKey(given)
     return given
   }
   const keys = copyOf(given)
   if (keys.length === 0) throw badValue('The "keys" argument must not be an empty array')
-  for (const [i, key] of keys.entries()) checkKey(key, `keys[${i}]`)
+  for (const [i, key] of keys.entries()) checkText(`keys[${i}]`, key, 1, MAX_KEY)
   // Sort by UTF-16 units, not by a language: all processes must sort alike.
   return [...new Set(keys as string[])].sort()
 }
