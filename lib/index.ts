@@ -15,7 +15,7 @@
 
 import type * as api from '../index'
 import { LockClient } from './client/client'
-import { badValue } from './util/arguments'
+import { badValue, inCall } from './util/arguments'
 import { LockWorker } from './worker/worker'
 
 export {
@@ -38,9 +38,9 @@ export function createLockClient(
     }
     throw badValue('createLockClient() takes one argument: with options, the store is one of them, { store, … }')
   }
-  return new LockClient(store)
+  return inCall('createLockClient', () => new LockClient(store))
 }
 
 export function createLockWorker(options: api.LockWorkerOptions): api.LockWorker {
-  return new LockWorker(options)
+  return inCall('createLockWorker', () => new LockWorker(options))
 }

@@ -174,7 +174,7 @@ describe('bad input: arguments', () => {
     test(what, async (t) => {
       const locks = createLockClient('memory:bad-input')
       atEnd(t, () => locks.close())
-      await refused(expected, () => call(locks))
+      await refused(expected, () => call(locks), call)
     })
   }
 })

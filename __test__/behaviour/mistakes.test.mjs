@@ -7,6 +7,7 @@ import { describe, test } from 'node:test'
 import { createLockClient, createLockWorker } from 'leasehold'
 import { timed, until } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
+import { withoutCall } from '../support/refusals.mjs'
 
 const noop = () => {}
 const worker = { store: 'memory:mistakes', key: 'k', startWork: noop }
@@ -129,7 +130,9 @@ describe('mistakes', () => {
       const locks = createLockClient('memory:mistakes')
       atEnd(t, () => locks.close())
       const { error } = await timed(async () => call(locks))
-      assert.equal(error?.message, message)
+      assert.equal(withoutCall(error?.message, call), message)
+      assert.ok(error.stack.startsWith(`${error.name}: ${error.message}\n`), error.stack)
+      assert.match(error.stack, /mistakes\.test\.mjs/)
     })
   }
 })

@@ -184,7 +184,7 @@ test('a missing lock client is an error that says what to pass', () => {
       assert.throws(() => make(...given), {
         code: 'ERR_INVALID_ARG_TYPE',
         message:
-          'The "locks" argument must be the client that createLockClient() returns: ' +
+          `${name}(): The "locks" argument must be the client that createLockClient() returns: ` +
           `${name}(locks, { key: … }, …). Received ${received}`,
       })
     }

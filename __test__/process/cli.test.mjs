@@ -51,6 +51,8 @@ overStores(
       const seen = await call('watch', 'r*', '--looks', '1')
       assert.match(seen.stdout, /Z {2}"r" held by holder, fence \d+, 0 waiting\n$/)
 
+      const { stderr } = await call('inspect', '')
+      assert.equal(stderr, 'leasehold: The "key" argument must not be an empty string\n', 'it names no function')
       for (const words of [['--force'], ['--yes'], []]) {
         const refused = await call('release', key, ...words)
         assert.deepEqual([refused.code, refused.stdout], [64, ''])

@@ -22,14 +22,25 @@ export const TICKET = {
 }
 
 /**
- * Checks that `action` is refused at once, with that class and code, and with a message that is
- * neither short nor long and shows no secret.
+ * Returns the message without the function at its beginning. Checks that `source`, a function,
+ * calls that one.
  */
-export async function refused([Class, code], action) {
+export function withoutCall(message, source) {
+  const [, name] = /^(\w+)\(\)/.exec(message) ?? assert.fail(`names no function: ${message}`)
+  assert.match(String(source), new RegExp(`\\b${name}\\(`), message)
+  return message.replace(/^\w+\(\): /, '')
+}
+
+/**
+ * Checks that `action` is refused at once, with that class and code, and with a message that names
+ * the function that `source` calls, is neither short nor long, and shows no secret.
+ */
+export async function refused([Class, code], action, source = action) {
   const { ms, value, error } = await timed(async () => action())
   assert.ok(error, `the client accepted it: ${String(value)}`)
   assert.equal(error.constructor, Class, `${error.stack}`)
   assert.equal(error.code, code, error.message)
+  withoutCall(error.message, source)
   assert.ok(error.message.length > 20, `says too little: ${error.message}`)
   assert.ok(error.message.length < 500, `says too much: ${error.message.length} characters`)
   assert.ok(!error.stack.includes(SECRET), error.stack)

@@ -13,7 +13,9 @@ interface ErrorDescription {
 
 export function failureOf(error: unknown): ErrorDescription {
   const { code, message } = Object(error) as { code?: unknown; message?: unknown }
-  const told = { code: typeof code === 'string' ? code : null, message: String(message ?? error) }
+  // The user has called no function: see nameCall() in lib/util/arguments.ts.
+  const words = String(message ?? error).replace(/^\w+\(\): /, '')
+  const told = { code: typeof code === 'string' ? code : null, message: words }
   const votes = votesOf(error)
   return votes ? { ...told, votes } : told
 }

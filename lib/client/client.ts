@@ -22,7 +22,7 @@ import type { SectionFunction } from '../lock/with-lock'
 import type { ClientConfig } from '../native/addon'
 import { Flag } from '../native/protocol'
 import { bridge, openBridge } from '../native/records'
-import { badValue, checkFunction } from '../util/arguments'
+import { badValue, checkFunction, inCall } from '../util/arguments'
 import { asError } from '../util/as-error'
 import { defineDispose } from '../util/dispose'
 import { Emitter } from '../util/emitter'
@@ -129,14 +129,16 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   }
 
   semaphore(key: string, permits: number): Semaphore {
-    if (this.#stores.length > 1) {
-      throw badValue('A quorum has no semaphores: permits counted at different nodes do not add up. Use one server')
-    }
-    return new Semaphore(this.#acquirer, key, permits)
+    return inCall('semaphore', () => {
+      if (this.#stores.length > 1) {
+        throw badValue('A quorum has no semaphores: permits counted at different nodes do not add up. Use one server')
+      }
+      return new Semaphore(this.#acquirer, key, permits)
+    })
   }
 
   readWriteLock(key: string): ReadWriteLock {
-    return new ReadWriteLock(this.#acquirer, key)
+    return inCall('readWriteLock', () => new ReadWriteLock(this.#acquirer, key))
   }
 
   override once<K extends Event>(event: K, listener: Listener<K>): this
@@ -155,24 +157,27 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   }
 
   async #once(key: unknown, id: unknown, fn?: unknown, options: unknown = {}): Promise<Outcome<unknown>> {
-    const task = parseOnce<unknown>(this.#onceContext, key, id, fn, options)
+    const task = inCall('once', () => parseOnce<unknown>(this.#onceContext, key, id, fn, options))
     return runOnce(this.#onceContext, { ...task, failed: this.#context.failed })
   }
 
   schedule(name: string, cron: string, fn: api.ScheduledJob, options: api.ScheduleOptions = {}): Schedule {
-    return new Schedule(this.#context, this.#onceContext, name, cron, fn, options)
+    return inCall('schedule', () => new Schedule(this.#context, this.#onceContext, name, cron, fn, options))
   }
 
   async adopt(ticket: string, options?: api.AdoptOptions): Promise<Lease> {
-    return this.#acquirer.adopt(...this.#adoption(ticket, options))
+    return this.#acquirer.adopt(...inCall('adopt', () => this.#adoption(ticket, options)))
   }
 
   withAdopted<T>(ticket: string, fn: SectionFunction<api.Lease, T>): Promise<T>
   withAdopted<T>(ticket: string, options: api.AdoptOptions, fn: SectionFunction<api.Lease, T>): Promise<T>
   async withAdopted(ticket: string, second: unknown, third?: unknown): Promise<unknown> {
     const [options, work] = typeof second === 'function' ? [undefined, second] : [second, third]
-    checkFunction('fn', work)
-    return this.#acquirer.withAdopted(...this.#adoption(ticket, options), work as SectionFunction<api.Lease, unknown>)
+    const adoption = inCall('withAdopted', () => {
+      checkFunction('fn', work)
+      return this.#adoption(ticket, options)
+    })
+    return this.#acquirer.withAdopted(...adoption, work as SectionFunction<api.Lease, unknown>)
   }
 
   #adoption(ticket: string, options: unknown): [Ticket, LockRequest] {
@@ -184,7 +189,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   }
 
   async inspect(key: string): Promise<api.LockInfo | null> {
-    this.#acquirer.checkKey(key)
+    inCall('inspect', () => this.#acquirer.checkKey(key))
     this.#checkOpen(key)
     const text = await answerOf(bridge.inspect(this.#id, key), key)
     if (text === null) return null
@@ -192,7 +197,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   }
 
   async list(options?: api.ListOptions): Promise<api.LockList> {
-    const { pattern, limit } = parseList(options)
+    const { pattern, limit } = inCall('list', () => parseList(options))
     this.#checkOpen()
     const text = await answerOf(bridge.list(this.#id, pattern, limit))
     const told: { complete: boolean; locks: (BareInfo & { key: string })[] } = JSON.parse(text as string)
@@ -202,7 +207,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   }
 
   async forceRelease(key: string): Promise<boolean> {
-    this.#acquirer.checkKey(key)
+    inCall('forceRelease', () => this.#acquirer.checkKey(key))
     this.#checkOpen(key)
     try {
       return (await answerOf(bridge.breakLock(this.#id, key), key)) !== null
@@ -228,7 +233,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
 
   close(options?: api.CloseOptions): Promise<void> {
     try {
-      const drain = parseClose(options)
+      const drain = inCall('close', () => parseClose(options))
       if (this.#closing === undefined) {
         this.#closing = this.#makeClosing()
         this.#closing.begin(drain ?? this.#drain)

@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type * as api from '../../index'
 import type { InvalidKeys, LockedRequest, LockRequestOptions, Next, Refusal } from '../../types/express'
 import { isLockError } from '../diagnostics/errors'
-import { badType, badValue, checkFunction } from '../util/arguments'
+import { badType, badValue, checkFunction, inCall } from '../util/arguments'
 import { asError } from '../util/as-error'
 import { handlerEnd } from './http/handler-end'
 import { HoldTime } from './http/hold-time'
@@ -24,9 +24,12 @@ export function lockRequest(
   given: LockRequestOptions<Request, ServerResponse>,
   handler?: Handler,
 ): (request: Request, response: ServerResponse, next?: Next) => Promise<void> {
-  checkLocks(locks, 'lockRequest')
-  const { options, acquireOptions, rules } = parseRequestLock(given, ['response', 'end'])
-  if (handler !== undefined) checkFunction('handler', handler)
+  const { options, acquireOptions, rules } = inCall('lockRequest', () => {
+    checkLocks(locks, 'lockRequest')
+    const parsed = parseRequestLock(given, ['response', 'end'])
+    if (handler !== undefined) checkFunction('handler', handler)
+    return parsed
+  })
   const { key, until } = options
   const reader = new KeyReader(rules, 'lockRequest', options.onInvalid !== undefined)
   const outages = new OutageWarning(locks, 'lockRequest', options.onUnavailable !== undefined)

@@ -6,7 +6,7 @@ import type * as api from '../../types/otel'
 import { LockClient } from '../client/client'
 import { otherCopy } from '../client/store/foreign-client'
 import { subscribe } from '../diagnostics/subscription'
-import { badType, badValue, checkBoolean, checkMsOrInfinity, readOptions } from '../util/arguments'
+import { badType, badValue, checkBoolean, checkMsOrInfinity, inCall, readOptions } from '../util/arguments'
 import { Meters } from './otel/meters'
 import { metrics, trace } from './otel/peer'
 import { Spans } from './otel/spans'
@@ -23,6 +23,10 @@ const VERSION: string = require('../../package.json').version
 const instrumented = new WeakSet<LockClient>()
 
 export function instrument(client: ClientType, given: api.InstrumentOptions = {}): api.Instrumentation {
+  return inCall('instrument', () => begin(client, given))
+}
+
+function begin(client: ClientType, given: api.InstrumentOptions): api.Instrumentation {
   if (!(client instanceof LockClient)) {
     throw badType('client', 'a LockClient made by createLockClient()', client, otherCopy(client))
   }

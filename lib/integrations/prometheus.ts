@@ -4,7 +4,7 @@ import type { LockClient as ClientType } from '../../types/client'
 import type * as api from '../../types/prometheus'
 import { LockClient } from '../client/client'
 import { otherCopy } from '../client/store/foreign-client'
-import { badType, badValue, checkText, readOptions } from '../util/arguments'
+import { badType, badValue, checkText, inCall, readOptions } from '../util/arguments'
 import { shownText } from '../util/shown-text'
 import { Collector, type Labels, type Register } from './prometheus/collector'
 import { register as globalRegister } from './prometheus/peer'
@@ -15,6 +15,10 @@ const OPTIONS = ['register', 'prefix', 'labels'] as const satisfies (keyof api.C
 const collectors = new WeakMap<Register, Map<string, Collector>>()
 
 export function collect(client: ClientType, given: api.CollectOptions = {}): api.Collection {
+  return inCall('collect', () => begin(client, given))
+}
+
+function begin(client: ClientType, given: api.CollectOptions): api.Collection {
   if (!(client instanceof LockClient)) {
     throw badType('client', 'a LockClient made by createLockClient()', client, otherCopy(client))
   }

@@ -3,7 +3,7 @@
 import type * as api from '../../index'
 import type { InvalidKeys, Refusal, RequestKeys } from '../../types/http'
 import type { WithRequest, WithRequestLockOptions } from '../../types/remix'
-import { badType, badValue, checkFunction } from '../util/arguments'
+import { badType, badValue, checkFunction, inCall } from '../util/arguments'
 import { dropBody, followBody, isResponse } from './http/body'
 import { HoldTime } from './http/hold-time'
 import { KeyReader } from './http/invalid-keys'
@@ -29,9 +29,12 @@ export function withRequestLock(
   given: WithRequestLockOptions<Args, RequestKeys, unknown>,
   handler: (lease: AnyLease, ...args: Args) => unknown,
 ): (...args: Args) => Promise<unknown> {
-  checkLocks(locks, 'withRequestLock')
-  const { options, acquireOptions, rules } = parseRequestLock(given, ['handler', 'body'])
-  checkFunction('handler', handler)
+  const { options, acquireOptions, rules } = inCall('withRequestLock', () => {
+    checkLocks(locks, 'withRequestLock')
+    const parsed = parseRequestLock(given, ['handler', 'body'])
+    checkFunction('handler', handler)
+    return parsed
+  })
   const { key, until } = options
   const reader = new KeyReader(rules, 'withRequestLock', options.onInvalid !== undefined)
   const outages = new OutageWarning(locks, 'withRequestLock', options.onUnavailable !== undefined)

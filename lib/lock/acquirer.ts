@@ -5,7 +5,7 @@ import { hasListeners } from '../diagnostics/channels'
 import { gaveUpError } from '../diagnostics/errors'
 import { traced } from '../diagnostics/tracing'
 import { Flag, NO_WAIT } from '../native/protocol'
-import { badType, checkFunction, checkKey, checkKeys, firstOf } from '../util/arguments'
+import { badType, checkFunction, checkKey, checkKeys, firstOf, nameCall } from '../util/arguments'
 import { parseAcquire, parseTry } from './acquire-options'
 import { adopt } from './adoption'
 import type { ClientContext } from './client-context'
@@ -116,10 +116,15 @@ export class Acquirer {
   acquire(key: string, options?: Options): Promise<Lease>
   acquire(key: string | readonly string[], options?: Options): Promise<AnyLease>
   acquire(key: string | readonly string[], options?: Options): Promise<AnyLease> {
-    return this.#ask(key, options, this.defaults)
+    return this.#ask('acquire', key, options, this.defaults)
   }
 
-  #ask(key: string | readonly string[], options: Options | undefined, defaults: LockRequest): Promise<AnyLease> {
+  #ask(
+    caller: string,
+    key: string | readonly string[],
+    options: Options | undefined,
+    defaults: LockRequest,
+  ): Promise<AnyLease> {
     try {
       const keys = this.#checkKeys(key)
       const request = options === undefined ? defaults : parseAcquire(options, defaults)
@@ -127,7 +132,7 @@ export class Acquirer {
       const call = { identity: this.#context.identity, method: 'acquire', keys, request } as const
       return traced(call, (tracedRequest, onRetry) => this.#acquire(keys, tracedRequest, onRetry))
     } catch (error) {
-      return Promise.reject(error)
+      return Promise.reject(nameCall(caller, error))
     }
   }
 
@@ -162,7 +167,7 @@ export class Acquirer {
       const call = { identity: this.#context.identity, method: 'tryAcquire', keys, request } as const
       return traced(call, (tracedRequest) => this.#request(keys, tracedRequest))
     } catch (error) {
-      return Promise.reject(error)
+      return Promise.reject(nameCall('tryAcquire', error))
     }
   }
 
@@ -194,9 +199,9 @@ export class Acquirer {
       }
       checkFunction('fn', work)
     } catch (error) {
-      return Promise.reject(error)
+      return Promise.reject(nameCall('withLock', error))
     }
-    const acquire = () => this.#ask(key, options as Options | undefined, this.#sectionDefaults)
+    const acquire = () => this.#ask('withLock', key, options as Options | undefined, this.#sectionDefaults)
     if ((work as SectionFunction<AnyLease, unknown>).length < CALLBACK)
       return runSection(this.#context, acquire, work as SectionFunction<AnyLease, unknown>)
     runCallbackSection(this.#context, acquire, work as SectionCallback<AnyLease>)

@@ -19,7 +19,7 @@ import { FIRST_LOSS, OWN_TTL, Phase, RecordKind } from '../native/protocol'
 import { bridge } from '../native/records'
 import { deliverRecord, noteRecord, type SlotOwner, slots } from '../native/slots'
 import { type Abortable, onAbort } from '../util/abort'
-import { checkTtl } from '../util/arguments'
+import { checkTtl, inCall } from '../util/arguments'
 import { ignore } from '../util/deferred'
 import { defineDispose } from '../util/dispose'
 import { callListener } from '../util/uncaught'
@@ -147,7 +147,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   }
 
   async renew(ttl?: number): Promise<void> {
-    if (ttl !== undefined) checkTtl(ttl)
+    if (ttl !== undefined) inCall('renew', () => checkTtl(ttl))
     const renew = async () => {
       this.assertHeld()
       const ask = () => {
@@ -161,7 +161,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   }
 
   async detach(ttl?: number): Promise<string> {
-    if (ttl !== undefined) checkTtl(ttl)
+    if (ttl !== undefined) inCall('detach', () => checkTtl(ttl))
     const { key, token, fence } = this
     await this.#renewed(() => bridge.detach(this.#slot, ttl ?? OWN_TTL), undefined)
     return writeTicket({ key, token, fence, ttl: this.#ttl, most: this.#request.most })

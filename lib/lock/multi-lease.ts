@@ -5,7 +5,7 @@ import type * as api from '../../index'
 import { abortedError, closedError, LockLostError } from '../diagnostics/errors'
 import { Flag } from '../native/protocol'
 import { type Abortable, addAbortable, onAbort, removeAbortable } from '../util/abort'
-import { checkTtl } from '../util/arguments'
+import { checkTtl, inCall } from '../util/arguments'
 import { now } from '../util/clock'
 import { ignore } from '../util/deferred'
 import { defineDispose } from '../util/dispose'
@@ -191,7 +191,7 @@ export class MultiLease implements api.MultiLease, Abortable {
   }
 
   async renew(ttl?: number): Promise<void> {
-    if (ttl !== undefined) checkTtl(ttl)
+    if (ttl !== undefined) inCall('renew', () => checkTtl(ttl))
     this.assertHeld()
     const outcomes = await Promise.allSettled(this.#leases.map((lease) => lease.renew(ttl)))
     const failed = outcomes.find((outcome) => outcome.status === 'rejected')

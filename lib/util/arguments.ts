@@ -4,8 +4,33 @@
 import { types } from 'node:util'
 import { nearest } from './nearest'
 
+/** The errors of this file whose messages do not name the function that was called yet. */
+const unnamed = new WeakSet<object>()
+
 function withCode<E extends Error>(error: E, code: string): E {
+  unnamed.add(error)
   return Object.assign(error, { code })
+}
+
+/**
+ * Returns `error`. If it is about a bad argument, its message begins with the function that was
+ * called. Of nested calls, the innermost one is named.
+ */
+export function nameCall(call: string, error: unknown): unknown {
+  if (!(error instanceof Error && unnamed.delete(error))) return error
+  error.message = `${call}(): ${error.message}`
+  // The stack begins with the message.
+  Error.captureStackTrace?.(error, nameCall)
+  return error
+}
+
+/** Returns what `check` returns, and names `call` in the error of a bad argument. */
+export function inCall<T>(call: string, check: () => T): T {
+  try {
+    return check()
+  } catch (error) {
+    throw nameCall(call, error)
+  }
 }
 
 /**
