@@ -32,10 +32,11 @@
 //! nodes.
 //!
 //! [`newer_leases`] decides which answers do not count, [`judging`] decides the next step,
-//! [`deciding`] decides what the adopter gets, and [`releasing`] decides which releases the nodes
-//! carry out after the attempt.
+//! [`deciding`] decides what the adopter gets, [`deadline_error`] says why an attempt took too
+//! long, and [`releasing`] decides which releases the nodes carry out after the attempt.
 
 mod claim_tally;
+mod deadline_error;
 mod deciding;
 mod judging;
 mod newer_leases;
@@ -48,7 +49,6 @@ use std::time::Duration;
 use self::claim_tally::Tally;
 pub use self::stage::{AdoptionEnd, AdoptionStage};
 use super::nodes::Nodes;
-use super::votes;
 use crate::lease::{Instant, Key, Token, Ttl};
 use crate::store::{Absence, AdoptedLease, Answer, Reply, Request, Source, StoreError, StoreErrorKind};
 
@@ -81,6 +81,8 @@ pub struct AdoptionAttempt {
     pub before: u32,
     /// Whether an earlier attempt found the lock taken, and this one is a retry.
     pub found_taken: bool,
+    /// True if a node has reported another client's claim to this attempt or an earlier one.
+    has_met_others: bool,
     /// When this attempt first asked the nodes.
     pub asked: Instant,
     /// How often this attempt has asked the nodes of other adopters again.
@@ -145,6 +147,7 @@ impl AdoptionAttempt {
             deadline,
             before: 0,
             found_taken: false,
+            has_met_others: false,
             asked: at,
             asked_again: 0,
             act_at: None,
@@ -194,6 +197,7 @@ impl AdoptionAttempt {
     /// Takes the answer of a node to the claim. `is_stale` says whether the answer is another
     /// adopter's claim that is too old.
     pub fn claimed(&mut self, node: usize, answer: Answer, is_stale: bool, nodes: &Nodes) -> Step {
+        self.note_others(&answer);
         let answer = match (self.stale[node].take(), answer) {
             // The claim to take over is gone. Count the node as claimed, so that it is asked again:
             // only the answer to an ordinary claim shows the state of the ticket.
@@ -292,18 +296,9 @@ impl AdoptionAttempt {
     /// Creates the attempt that follows after this one backed off, and begins at `at`.
     pub fn next(&self, nodes: &Nodes, at: Instant) -> Self {
         let next = Self::new(self.request.clone(), nodes, self.batch, self.index, self.deadline, at);
-        let (found_taken, stale_after, stale) = (self.found_taken, self.stale_after, self.stale.clone());
-        Self { before: self.before + 1, found_taken, stale_after, stale, ..next }
-    }
-
-    /// Returns the error of an attempt that did not get most nodes by its deadline.
-    pub fn overdue(&self, nodes: &Nodes) -> StoreError {
-        if self.before == 0 && Tally::of(&self.claims).other_adopters == 0 {
-            return votes::error(nodes, &self.claims, nodes.majority());
-        }
-        let message = "no quorum: several clients tried to adopt the lease at the same time, and this \
-                       one did not get most of the servers in time; adopt the ticket again";
-        StoreError::maybe_done(StoreErrorKind::TimedOut, message)
+        let (found_taken, has_met_others) = (self.found_taken, self.has_met_others);
+        let (stale_after, stale) = (self.stale_after, self.stale.clone());
+        Self { before: self.before + 1, found_taken, has_met_others, stale_after, stale, ..next }
     }
 
     /// Returns how the attempt ends with `answer`, and the answer of the request. If a retry finds

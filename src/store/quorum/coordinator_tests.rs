@@ -348,6 +348,8 @@ fn a_poll_that_was_open_at_the_release_is_released_again_at_its_node() {
 mod adopting_tests;
 #[path = "coordinator/detaching_tests.rs"]
 mod detaching_tests;
+#[path = "coordinator/late_adoption_tests.rs"]
+mod late_adoption_tests;
 #[path = "coordinator/lost_tests.rs"]
 mod lost_tests;
 #[path = "coordinator/newer_leases_tests.rs"]
