@@ -316,11 +316,19 @@ impl AdoptionAttempt {
     /// may use half of the time that is left, so that the second round has the other half.
     pub fn timeout(&self, now: Instant) -> Duration {
         let left = self.deadline.since(now);
-        match self.stage {
+        rounded_down(match self.stage {
             AdoptionStage::Confirming | AdoptionStage::Over(_) => left,
             AdoptionStage::Resting(_) | AdoptionStage::Claiming => left / 2,
-        }
+        })
     }
+}
+
+/// Makes `timeout` up to a sixteenth shorter. Adoptions have different deadlines, but only requests
+/// with the same time-out go to a node in one call.
+fn rounded_down(timeout: Duration) -> Duration {
+    let micros = timeout.as_micros() as u64;
+    let digits = (u64::BITS - micros.leading_zeros()).saturating_sub(5);
+    Duration::from_micros(micros >> digits << digits)
 }
 
 /// Returns the error of an adoption that its caller gave up.

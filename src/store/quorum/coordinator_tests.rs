@@ -344,6 +344,8 @@ fn a_poll_that_was_open_at_the_release_is_released_again_at_its_node() {
     );
 }
 
+#[path = "coordinator/adopting_calls_tests.rs"]
+mod adopting_calls_tests;
 #[path = "coordinator/adopting_tests.rs"]
 mod adopting_tests;
 #[path = "coordinator/detaching_tests.rs"]
