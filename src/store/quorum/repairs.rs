@@ -3,13 +3,14 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::lease::{Fence, Key, Token};
+use crate::lease::{Fence, Key, Token, Ttl};
 
 /// Describes the repair of one lease at one node.
 pub struct Repair {
     pub node: usize,
     pub key: Key,
     pub token: Token,
+    pub ttl: Ttl,
     /// The fence that the node is asked to accept.
     pub fence: Fence,
 }

@@ -127,14 +127,14 @@ impl Coordinator {
             CallTag::RepairFence(repair),
         );
         self.lease_nodes.repairing(token, node);
-        self.repairs.begin(repair, Repair { node, key, token, fence });
+        self.repairs.begin(repair, Repair { node, key, token, ttl, fence });
     }
 
     /// Asks `node` to accept the fence of the lease that the request `id` has renewed, if the node
     /// backs the lease and is not known to have the fence.
     pub(super) fn fence_at(&mut self, now: Instant, id: u64, node: usize) {
         let Some(pending) = self.pending_requests.get(&id) else { return };
-        let Some((token, _)) = pending.vote_round.request.lease() else { return };
+        let Some((token, ttl)) = pending.vote_round.request.lease() else { return };
         let Some(terms) = self.lease_nodes.terms(now, token) else { return };
         if self.lease_nodes.unfenced(token) & 1 << node == 0 || self.repairs.is_under_way(token, node) {
             return;
@@ -143,13 +143,13 @@ impl Coordinator {
         self.serial += 1;
         let request = accepting(&key, token, fence, count);
         self.call_queue.add(node, pending.timeout, request, CallTag::RepairFence(self.serial));
-        self.repairs.begin(self.serial, Repair { node, key, token, fence });
+        self.repairs.begin(self.serial, Repair { node, key, token, ttl, fence });
     }
 
     /// Takes the answer of a node that was asked to grant a lease again.
     pub(super) fn repaired(&mut self, now: Instant, id: u64, answer: &Answer) {
-        let Some(Repair { node, key, token, .. }) = self.repairs.get(id) else { return };
-        let (node, token) = (*node, *token);
+        let Some(Repair { node, key, token, ttl, .. }) = self.repairs.get(id) else { return };
+        let (node, token, life) = (*node, *token, Some(ttl.as_duration()));
         let (is_granted, is_straggler) = match answer {
             // The node has the lease, or will have it when it is free there.
             Ok(Reply::Acquired { .. } | Reply::Queued { .. }) => (true, false),
@@ -161,7 +161,8 @@ impl Coordinator {
         }
         if self.repairs.is_refused(token) {
             if !mutants::is(Mutant::RepairKeptAfterRelease) {
-                self.pending_releases.add(now, node, TokenChange::release(key.clone(), token), is_straggler);
+                let release = TokenChange { life, ..TokenChange::release(key.clone(), token) };
+                self.pending_releases.add(now, node, release, is_straggler);
             }
         } else if is_straggler && mutants::is(Mutant::RepairUndone) {
             self.pending_releases.add(now, node, TokenChange::release(key.clone(), token), true);

@@ -188,6 +188,31 @@ fn what_a_repair_brings_after_the_release_is_released() {
 }
 
 #[test]
+fn a_node_that_denies_the_release_of_what_a_late_repair_brought_is_asked_again() {
+    for answer in [Ok(got(7)), late()] {
+        let mut quorum = TestQuorum::of(3);
+        let token = quorum.held();
+        quorum.renewed(2, token, [RENEWED, RENEWED, MISSING]).unwrap();
+        quorum.submit(3, vec![release(token)]);
+        (0..2).for_each(|node| quorum.answer_one(node, Reply::Released));
+        quorum.answer(2, vec![answer, Ok(MISSING)]);
+        quorum.answer_one(2, MISSING);
+        let end = quorum.now + ttl().as_duration();
+        let denied = StoreError::not_done(StoreErrorKind::Denied, "NOPERM");
+        let mut asked = 0;
+        while quorum.asked(2).is_some() || quorum.wait().is_some() {
+            if quorum.asked(2).is_some() {
+                assert!(releases(quorum.asked(2), token), "{:?}", quorum.calls);
+                asked += 1;
+                quorum.answer(2, vec![Err(denied.clone())]);
+            }
+        }
+        assert!(asked > 19 && quorum.now >= end, "asked {asked} times");
+        assert_eq!(quorum.coordinator.concerns(), 0);
+    }
+}
+
+#[test]
 fn a_repair_that_was_not_answered_is_not_undone_while_the_lease_is_held() {
     let mut quorum = TestQuorum::of(3);
     let token = quorum.held();
