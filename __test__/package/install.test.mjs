@@ -11,6 +11,7 @@ import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { ownPlatform, platforms } from '../../scripts/platforms.mjs'
+import { npmEnv } from '../support/programs.mjs'
 import { startRegistry } from '../support/registry.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
@@ -46,7 +47,7 @@ const PROJECTS = {
   },
 }
 
-const env = { ...process.env, NODE_TEST_CONTEXT: undefined, npm_config_ignore_scripts: 'true', npm_config_yes: 'false' }
+const env = { ...npmEnv(), NODE_TEST_CONTEXT: undefined, npm_config_ignore_scripts: 'true', npm_config_yes: 'false' }
 // `npm test` passes its settings to its children, where they would override a project's .npmrc.
 for (const name of Object.keys(env)) if (/^npm_config_(registry|.*prefix|global)$/i.test(name)) delete env[name]
 

@@ -10,6 +10,7 @@ import { before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
+import { npmEnv } from '../support/programs.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
 
 const EXAMPLE = fileURLToPath(new URL('../../examples/nightly', import.meta.url))
@@ -66,7 +67,7 @@ function assertOnce(mails, cutShort = 0) {
 describe('examples/nightly', { timeout: 120_000 }, () => {
   before(() => {
     if (!existsSync(join(EXAMPLE, 'node_modules'))) {
-      execFileSync('npm', ['install', '--no-audit', '--no-fund'], { cwd: EXAMPLE, stdio: 'inherit' })
+      execFileSync('npm', ['install', '--no-audit', '--no-fund'], { cwd: EXAMPLE, env: npmEnv(), stdio: 'inherit' })
     }
   })
 

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { until, within } from './clock.mjs'
 import { atEnd } from './endings.mjs'
 import { freePort } from './ports.mjs'
+import { npmEnv } from './programs.mjs'
 
 const EXAMPLES = fileURLToPath(new URL('../../examples/', import.meta.url))
 
@@ -73,7 +74,7 @@ class ExampleServer {
 export function installExample(name) {
   const folder = join(EXAMPLES, name)
   if (!existsSync(join(folder, 'node_modules'))) {
-    execFileSync('npm', ['install', '--no-audit', '--no-fund'], { cwd: folder, stdio: 'inherit' })
+    execFileSync('npm', ['install', '--no-audit', '--no-fund'], { cwd: folder, env: npmEnv(), stdio: 'inherit' })
   }
   return folder
 }

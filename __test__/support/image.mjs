@@ -8,6 +8,7 @@ import { basename, dirname, join, relative, sep } from 'node:path'
 import { promisify } from 'node:util'
 import { DockerfileParser } from 'dockerfile-ast'
 import { validate } from 'dockerfile-utils'
+import { npmEnv } from './programs.mjs'
 
 /** Returns the problems of the text of a Dockerfile. */
 export const mistakesIn = (text) =>
@@ -69,7 +70,7 @@ class Stage {
   }
 
   run(command) {
-    const env = { ...process.env, NODE_TEST_CONTEXT: undefined, NODE_ENV: undefined, ...this.env }
+    const env = { ...npmEnv(), NODE_TEST_CONTEXT: undefined, NODE_ENV: undefined, ...this.env }
     return promisify(execFile)('sh', ['-ec', command], { cwd: this.at('.'), env }).catch(({ stdout, stderr }) => {
       throw new Error(`RUN ${command}:\n${stdout}${stderr}`)
     })

@@ -23,6 +23,15 @@ export const run = (command, args, env = {}) =>
   execFileSync(command, args, { stdio: 'inherit', env: { ...process.env, ...env } })
 
 /**
+ * Returns the environment for npm, which may need the certificates that run.mjs keeps from all
+ * other processes.
+ */
+export const npmEnv = () => ({
+  ...process.env,
+  NODE_EXTRA_CA_CERTS: process.env.LEASEHOLD_TEST_CA_CERTS ?? process.env.NODE_EXTRA_CA_CERTS,
+})
+
+/**
  * Installs a package of Debian, as root or by sudo. Returns false if it can't try; throws if the
  * installation fails.
  */
