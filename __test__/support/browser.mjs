@@ -1,5 +1,6 @@
 // Opens pages in Chromium.
 
+import { after } from 'node:test'
 import { chromium } from 'playwright-core'
 import { findChromium } from './chromium.mjs'
 import { atEnd } from './endings.mjs'
@@ -17,12 +18,20 @@ const QUIET = [
   '--disable-sync',
 ]
 
-/** Opens the page at `url`, after `prepare(page)`. Returns the page, and its errors so far. */
+/** The browser of all tests of a file. To start one takes more than a second of processor time. */
+let launched
+after(async () => (await launched)?.close())
+
+/**
+ * Opens the page at `url`, after `prepare(page)`. The page has cookies and a cache of its own.
+ * Returns the page, and its errors so far.
+ */
 export async function openPage(t, url, prepare = () => {}) {
-  const browser = await chromium.launch({ executablePath: findChromium(), args: QUIET, chromiumSandbox: false })
-  atEnd(t, () => browser.close())
+  launched ??= chromium.launch({ executablePath: findChromium(), args: QUIET, chromiumSandbox: false })
+  const browser = await launched
   // Animations would keep a processor busy.
   const page = await browser.newPage({ viewport: { width: 1000, height: 720 }, reducedMotion: 'reduce' })
+  atEnd(t, () => page.close())
   const faults = []
   page.on('pageerror', (error) => faults.push(error.message))
   page.on('console', (message) => {
