@@ -5,30 +5,31 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { nearest } from '../util/nearest'
-import { bench } from './bench'
 import { type Command, parse } from './command'
-import { demo } from './demo'
-import { doctor } from './doctor'
 import { Exit, exitOf, UsageError } from './exits'
 import { failureOf } from './failure'
 import { help, overview } from './help'
-import { inspect } from './inspect'
-import { ls } from './ls'
-import { release } from './release'
-import { run } from './run'
 import { shownOption, shownWord, storeAdvice } from './shown-word'
 import { say, sayJson, stackOf, warn, warnOf } from './terminal'
-import { watch } from './watch'
 
-const COMMANDS: readonly Command[] = [run, ls, inspect, watch, release, doctor, demo, bench]
+/** Loads each command by its name. To load them all at each start would take longer. */
+const COMMANDS: ReadonlyMap<string, () => Command> = new Map([
+  ['run', () => (require('./run') as typeof import('./run')).run],
+  ['ls', () => (require('./ls') as typeof import('./ls')).ls],
+  ['inspect', () => (require('./inspect') as typeof import('./inspect')).inspect],
+  ['watch', () => (require('./watch') as typeof import('./watch')).watch],
+  ['release', () => (require('./release') as typeof import('./release')).release],
+  ['doctor', () => (require('./doctor') as typeof import('./doctor')).doctor],
+  ['demo', () => (require('./demo') as typeof import('./demo')).demo],
+  ['bench', () => (require('./bench') as typeof import('./bench')).bench],
+])
+
+const loadAll = (): Command[] => [...COMMANDS.values()].map((load) => load())
 
 function find(name: string): Command {
-  const command = COMMANDS.find((known) => known.name === name)
-  if (command !== undefined) return command
-  const near = nearest(
-    name,
-    COMMANDS.map((known) => known.name),
-  )
+  const load = COMMANDS.get(name)
+  if (load !== undefined) return load()
+  const near = nearest(name, [...COMMANDS.keys()])
   const hint = near === undefined ? `see leasehold --help${storeAdvice(name)}` : `did you mean leasehold ${near}?`
   throw new UsageError(`unknown command ${shownWord(name)}; ${hint}`)
 }
@@ -39,7 +40,7 @@ function version(): string {
 
 async function main([name, ...args]: string[]): Promise<number> {
   if (name === undefined) {
-    process.stderr.write(overview(COMMANDS))
+    process.stderr.write(overview(loadAll()))
     return Exit.Usage
   }
   if (name === '--version' || name === '-V' || name === 'version') {
@@ -48,7 +49,7 @@ async function main([name, ...args]: string[]): Promise<number> {
     return Exit.Ok
   }
   if (name === '--help' || name === '-h' || name === 'help') {
-    process.stdout.write(args[0] === undefined ? overview(COMMANDS) : help(find(args[0])))
+    process.stdout.write(args[0] === undefined ? overview(loadAll()) : help(find(args[0])))
     return Exit.Ok
   }
   if (name.startsWith('-')) {
@@ -67,7 +68,7 @@ async function main([name, ...args]: string[]): Promise<number> {
 // this process, because its output is not needed. But let `run` go on: its command has another
 // purpose.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (process.argv[2] === run.name) return
+  if (process.argv[2] === 'run') return
   process.exit(error.code === 'EPIPE' ? Exit.Ok : 1)
 })
 // Go on without standard error: the exit code still reports the result.

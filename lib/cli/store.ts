@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import type * as api from '../../index'
-import { LockClient } from '../client/client'
+import type { LockClient } from '../client/client'
 import { MOST_REPLICAS, STORE_TIMEOUTS } from '../client/client-options'
 import { count, type Given, type OptionSpec, text } from './command'
 import { UsageError } from './exits'
@@ -51,6 +51,8 @@ export function clientOptions(given: Given, more: api.LockClientOptions = {}): a
 
 /** Returns a client with these options. */
 export function openClient(options: api.LockClientOptions): LockClient {
+  // Loads the client here: a help text, or an error in the arguments, needs none.
+  const { LockClient } = require('../client/client') as typeof import('../client/client')
   const locks = new LockClient(options)
   // The calls themselves fail with the errors that matter.
   locks.on('error', () => {})
