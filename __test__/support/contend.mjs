@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
 import { createLockClient } from 'leasehold'
 import { leasehold } from './cli.mjs'
 import { now, until } from './clock.mjs'
@@ -11,11 +12,29 @@ import { Journal } from './journal.mjs'
 
 /** Returns all running processes: { pid, parent, args } of each. */
 export function processes() {
+  if (process.platform === 'linux') return readdirSync('/proc').flatMap(processAt)
   const lines = execFileSync('ps', ['-A', '-ww', '-o', 'pid=,ppid=,args='], { encoding: 'utf8' }).split('\n')
   return lines.flatMap((line) => {
     const found = /^\s*(\d+)\s+(\d+)\s(.*)$/.exec(line)
     return found ? [{ pid: Number(found[1]), parent: Number(found[2]), args: found[3] }] : []
   })
+}
+
+/**
+ * Returns the process of a folder of /proc, in a list, or an empty list. To read it here takes a
+ * fraction of the processor time of a `ps`, and some tests ask many times per second.
+ */
+function processAt(name) {
+  const pid = Number(name)
+  if (!pid) return []
+  try {
+    const [, parent] = /\) \w (\d+)/.exec(readFileSync(`/proc/${pid}/stat`, 'latin1'))
+    const args = readFileSync(`/proc/${pid}/cmdline`, 'utf8').replace(/\0$/, '').replaceAll('\0', ' ')
+    return [{ pid, parent: Number(parent), args }]
+  } catch (error) {
+    if (['ENOENT', 'ESRCH'].includes(error.code)) return []
+    throw error
+  }
 }
 
 /**
