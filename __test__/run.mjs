@@ -10,7 +10,7 @@
 //
 // LEASEHOLD_TEST_STORES=memory,sqlite   only these stores
 // LEASEHOLD_TEST_SECONDS=60             how long tests that count turns or break servers run
-//                                       (default 1 to 5; 60 for ticks)
+//                                       (default 1 to 4; 60 for ticks)
 // LEASEHOLD_TEST_REPEAT=50              how often the crashes are repeated (default 5)
 // LEASEHOLD_TEST_SEED=1                 repeats their random kills, and the faults of chaos/
 //                                       (a failing test prints its seed)

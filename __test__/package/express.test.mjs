@@ -7,16 +7,18 @@ import { join } from 'node:path'
 import { before, describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
 import { until } from '../support/clock.mjs'
-import { installExample, startExample } from '../support/examples.mjs'
+import { EVERY, installExample, startExample } from '../support/examples.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
 
 const FIRST_JOBS = 12
 
-const finished = (server, count) =>
-  until(`${count} jobs`, async () => {
+function finished(server, count) {
+  const isFinished = async () => {
     const state = await server.state()
     return state.finished >= count && state
-  })
+  }
+  return until(`${count} jobs`, isFinished, 20_000, EVERY)
+}
 
 const stores = {
   'the embedded store': (t) => {
@@ -47,11 +49,12 @@ describe('examples/express', () => {
        * Removes the holder of the lock from the list and returns it. All servers must agree on it.
        */
       const takeHolder = async () => {
-        const states = await until('one to work and the others to wait', async () => {
+        const agree = async () => {
           const all = await Promise.all(servers.map((server) => server.state()))
           const waiting = all.filter(({ server }) => server.state === 'waiting').length
           return waiting === all.length - 1 && all.some(({ server }) => server.state === 'working') && all
-        })
+        }
+        const states = await until('one to work and the others to wait', agree, 20_000, EVERY)
         const [holder] = servers.splice(
           states.findIndex(({ server }) => server.state === 'working'),
           1,

@@ -10,6 +10,12 @@ import { atEnd } from './endings.mjs'
 import { freePort } from './ports.mjs'
 import { npmEnv } from './programs.mjs'
 
+/**
+ * The pause between two requests for the state of a server, in ms. Each takes the processor time of
+ * two processes.
+ */
+export const EVERY = 50
+
 const EXAMPLES = fileURLToPath(new URL('../../examples/', import.meta.url))
 
 class ExampleServer {
@@ -45,10 +51,11 @@ class ExampleServer {
 
   /** Resolves with the state when the worker of the server is in the state `wanted`. */
   reached(wanted) {
-    return until(`${this.id} to be ${wanted}`, async () => {
+    const isReached = async () => {
       const state = await this.state()
       return state.server.state === wanted && state
-    })
+    }
+    return until(`${this.id} to be ${wanted}`, isReached, 20_000, EVERY)
   }
 
   post(body) {
