@@ -81,9 +81,11 @@ async function printed(t, store) {
   return all
 }
 
+// The commands mostly wait for servers that do not serve them.
 describe('hostile text of a Redis server', {
   skip: !storeNames.includes('redis'),
   timeout: 240_000,
+  concurrency: 2,
 }, () => {
   test('control characters in an error are escaped', async (t) => {
     const port = await startFakeRedis(t, {
