@@ -14,7 +14,7 @@ import { faults, readHistory } from '../support/history.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 import { openStore, processStoreNames } from '../support/stores.mjs'
 
-const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 3)
+const SECONDS = Number(process.env.LEASEHOLD_TEST_SECONDS ?? 5)
 const SERVERS = 3
 /** How long all servers run between two restarts, in ms. */
 const PAUSE = 500

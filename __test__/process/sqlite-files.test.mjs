@@ -50,7 +50,7 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
         const { fence } = await holder.next('held')
         const other = startChild(t, 'holder.mjs', { store, key: 'k', ttl: 20_000, acquire: false })
         await other.next('ready')
-        if (opened) assert.equal((await other.ask('acquire', { wait: 50 })).error?.code, 'ERR_LOCK_TIMEOUT')
+        if (opened) assert.equal((await other.ask('acquire', { wait: 500 })).error?.code, 'ERR_LOCK_TIMEOUT')
         holder.tell('watch')
         happen(path)
         const granted = await other.ask('acquire', { wait: 10_000 })
@@ -174,7 +174,7 @@ describe('sqlite: files that do not stay', { timeout: 120_000 }, () => {
     // Another process also looks for owners in the directory of the file itself.
     const child = startChild(t, 'holder.mjs', { store: `sqlite:${join(folder, 'link.db')}`, key: 'k', acquire: false })
     await child.next('ready')
-    assert.equal((await child.ask('acquire', { wait: 50 })).error?.code, 'ERR_LOCK_TIMEOUT')
+    assert.equal((await child.ask('acquire', { wait: 500 })).error?.code, 'ERR_LOCK_TIMEOUT')
     assert.equal(await held.release(), true)
     assert.ok((await child.ask('acquire')).fence > held.fence)
   })
