@@ -95,9 +95,10 @@ class SignalListener {
     // If there is another listener, it decides whether the process ends.
     const alone = this.#isAlone()
     const { drainingSince } = shared
-    if (drainingSince !== undefined && alone && now() - drainingSince < FORWARDED_WITHIN) return
-    // A second signal ends the process at once.
-    if (!(drainingSince !== undefined && alone)) {
+    const since = alone ? drainingSince : undefined
+    if (since !== undefined && now() - since < FORWARDED_WITHIN) return
+    // A second signal ends the process without the drain.
+    if (since === undefined) {
       shared.drainingSince ??= now()
       await this.#drain()
       shared.drainingSince = undefined

@@ -18,7 +18,7 @@ impl WorkerMachine {
         Self::default()
     }
 
-    /// Returns what the worker is doing, in the words of `WorkerState` in `index.d.ts`.
+    /// Returns what the worker is doing, in the words of `WorkerState` in `types/worker.d.ts`.
     #[napi(getter)]
     pub fn state(&self) -> &'static str {
         match self.0.state() {

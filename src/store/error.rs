@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::printable::printable_message;
 
-/// The reason why a store did not carry out a request. JavaScript sees the name as `error.reason`.
+/// The reason why a store did not carry out a request. JavaScript sees a word
+/// for it as `error.reason`: see `kind_number` in `src/binding/records.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoreErrorKind {
     /// No connection: refused, reset, name not resolved, socket or file missing.

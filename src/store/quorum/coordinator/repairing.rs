@@ -20,7 +20,7 @@
 //! lease, most nodes have its token.** Two holders would share a node that has both tokens, and no
 //! node grants two exclusive leases. It makes no difference whether a node got the token by the
 //! acquire or by a repair. But nothing may take the token from a node while the holder uses the
-//! lease. So the quorum does not undo a repair that was not answered while the lease lives: a
+//! lease. So while the lease lives, the quorum does not undo a repair that was not answered: a
 //! renewal may have counted the node in the meantime.
 //!
 //! A place does not change this. A node hands the lease to a place only when the lock is free at

@@ -58,8 +58,8 @@ const PATIENCE: Duration = Duration::from_millis(150);
 /// The first pause before a request is repeated. Each further pause is longer by this time. If this
 /// is smaller, nodes get more requests; if it is larger, requests are answered later.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How many redirects in a row a request follows before the client decides that the nodes do not
-/// agree. If this is smaller, a request may fail while several slots move; if it is larger, it
+/// How often a request is sent to another node in a row before the client decides that the nodes do
+/// not agree. If this is smaller, a request may fail while several slots move; if it is larger, it
 /// takes longer to fail.
 const MOST_HOPS: u32 = 5;
 
@@ -143,6 +143,7 @@ impl ClusterStore {
                     }
                 };
                 match error {
+                    // If another request of the batch pauses, there is time for this one, too.
                     None if routed_request.hops < MOST_HOPS || later => routed.push(routed_request),
                     None => {
                         answers[routed_request.index] =

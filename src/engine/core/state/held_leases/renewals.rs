@@ -16,8 +16,8 @@ use crate::lease::renewal as lease_renewal;
 use crate::lease::{Instant, LossReason, Phase, Ttl, validity};
 use crate::store::{Absence, Answer, Reply, Request, StoreError, StoreErrorKind};
 
-/// The engine asks the thread for a sign of life `maxStall` and this long before a renewal is due.
-/// Without this margin, it would not know of a stall at that time.
+/// How much earlier than `maxStall` before a renewal the engine asks the thread for a sign of life.
+/// Without this margin, it would not know of a stall when the renewal is due.
 const QUESTION_AHEAD: Duration = Duration::from_millis(2);
 
 /// What a timer or the answer to a renewal means for a lease.
