@@ -110,7 +110,7 @@ export type ToAnyRoute<Response, Request> = Response extends ServerResponse
 
 /**
  * A handler that Express, Connect and node:http can call. Without `next`, errors are rejections.
- * Answer the request then, or destroy the response: the lock is held until the response is over.
+ * Call `response.end()` or `response.destroy()` then: the lock is held until the response is over.
  */
 export type LockedHandler<Request, Response> = (
   request: OfAnyRoute<Request>,

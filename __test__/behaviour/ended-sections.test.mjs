@@ -9,9 +9,7 @@ import { overStores } from '../support/stores.mjs'
 
 const error = (message) => ({ constructor: LockError, code: 'ERR_LOCK_RELEASED', message })
 const ended = (key) =>
-  error(
-    `the lease of "${key}" was released, because its section has ended: use the lease only within the section, or acquire the lock again`,
-  )
+  error(`the lease of "${key}" was given up when its section ended: use it only within the section`)
 const released = (key) => error(`the lease of "${key}" was released: acquire the lock again`)
 
 async function assertEnded(lease, key, expected = ended(key)) {
@@ -65,6 +63,23 @@ overStores('a lease after its section', (store) => {
     const ticket = await (await locks.acquire(key)).detach()
     await assertEnded(await locks.withAdopted(ticket, give), key)
   })
+
+  for (const [what, onFailure, work] of [
+    ['', 'forget', () => {}],
+    [' that fails', 'forget', () => Promise.reject(new Error('mine'))],
+    [' that fails, with its id kept', 'keep', () => Promise.reject(new Error('mine'))],
+  ])
+    test(`the work of once()${what}`, async (t) => {
+      const locks = store.client(t)
+      const key = store.key()
+      let lease
+      const run = (held) => {
+        lease = held
+        return work()
+      }
+      await locks.once(key, 'id', run, { onFailure }).catch((thrown) => assert.equal(thrown.message, 'mine'))
+      await assertEnded(lease, lease.key)
+    })
 
   test('the work of a worker', async (t) => {
     const locks = store.client(t)

@@ -47,6 +47,25 @@ overStores('schedules with one name', (store) => {
     assert.equal(warnings.length, 1)
   })
 
+  test('patterns are compared whole, and each job has a warning of its own', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const elsewhere = `memory:${store.key()}`
+    const others = [createLockClient(elsewhere), createLockClient(elsewhere)]
+    atEnd(t, () => Promise.all(others.map((client) => client.close())))
+    const name = store.key()
+    const warnings = warningsOf(t, CODE)
+    const minutes = Array.from({ length: 50 }, (_, i) => i).join(',')
+    a.schedule(name, `${minutes} 3 * * *`, noop)
+    b.schedule(name, `${minutes} 4 * * *`, noop)
+    await emitted()
+    assert.equal(warnings.length, 1)
+    // The same name at another store is another job.
+    others[0].schedule(name, '0 3 * * *', noop)
+    others[1].schedule(name, '0 4 * * *', noop)
+    await emitted()
+    assert.equal(warnings.length, 2)
+  })
+
   test('there is no warning for the same pattern, another job, or a schedule that has ended', async (t) => {
     const clients = [store.client(t), store.client(t), store.client(t, { prefix: 'other:' })]
     const [a, b, prefixed] = clients
@@ -55,7 +74,10 @@ overStores('schedules with one name', (store) => {
     atEnd(t, () => elsewhere.close())
     const warnings = warningsOf(t, CODE)
     a.schedule(same, '0 3 * * *', noop)
-    b.schedule(same, ' 0  3 * * * ', noop)
+    b.schedule(same, ' 0  3 * * * ', noop, { timeZone: 'Etc/UTC' })
+    const weekday = store.key()
+    a.schedule(weekday, '0 3 * * MON', noop, { timeZone: 'Europe/Berlin' })
+    b.schedule(weekday, '0 3 * * mon', noop, { timeZone: 'europe/berlin' })
     prefixed.schedule(same, '0 4 * * *', noop)
     elsewhere.schedule(same, '0 4 * * *', noop)
     a.schedule(first, '0 3 * * *', noop)

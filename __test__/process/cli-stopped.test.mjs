@@ -46,8 +46,8 @@ const skip = process.platform === 'linux' ? false : 'needs /proc'
 describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, () => {
   for (const [ttl, what, wrap] of [
     // With less than 8 s, the successor starts before the command.
-    [4_000, 'the command', []],
-    [4_000, 'a process in another session', SETSID],
+    [5_000, 'the command', []],
+    [5_000, 'a process in another session', SETSID],
     [12_000, 'the command', []],
     [12_000, 'a process in another session', SETSID],
   ]) {

@@ -113,7 +113,7 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
       const reader = openSync(fifo, constants.O_RDONLY | constants.O_NONBLOCK)
       atEnd(t, () => [pipe, filler, reader].forEach(closeSync))
       const work = `trap '' TERM; echo $$ > ${begun}; while :; do sleep 0.1; done`
-      const words = ['--verbose', '--ttl', '3s', '--max-hold', '3s', '--grace', '500ms', '--', 'sh', '-c', work]
+      const words = ['--verbose', '--ttl', '9s', '--max-hold', '9s', '--grace', '500ms', '--', 'sh', '-c', work]
       const running = spawn(process.execPath, [CLI, 'run', 'k', ...words], {
         env: { ...process.env, ...env },
         stdio: ['ignore', 'ignore', pipe],
@@ -132,7 +132,7 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
         return running.exitCode !== null
       })
       assert.deepEqual(await ended, [70, null])
-      assert.match(said + readAll(reader), /held for 3\.0 s \(--max-hold\): stopping the command/)
+      assert.match(said + readAll(reader), /held for 9\.0 s \(--max-hold\): stopping the command/)
     })
 
   test('watch draws a table again at each change, and Ctrl-C ends it with exit code 0', async (t) => {

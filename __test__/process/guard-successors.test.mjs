@@ -97,7 +97,8 @@ describe('leasehold run, killed', { skip, timeout: 240_000, concurrency: 2 }, ()
         const guard = guardOf(contended.first.pid)
         return guard?.pid === pid ? undefined : guard
       })
-      if (ttl < 8) await until('its successor', () => successorOf(next))
+      // Its timer starts after it has read what to do.
+      await until('its timer', () => guardOf(next.pid))
       contended.first.signal('SIGKILL')
       await assertInTurn(t, contended)
       await until('the guard to end', () => !processes().some((each) => each.pid === next.pid))

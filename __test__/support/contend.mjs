@@ -28,7 +28,9 @@ function processAt(name) {
   const pid = Number(name)
   if (!pid) return []
   try {
-    const [, parent] = /\) \w (\d+)/.exec(readFileSync(`/proc/${pid}/stat`, 'latin1'))
+    // The name of a process may have a parenthesis.
+    const [, parent] = /.*\) \w (\d+)/s.exec(readFileSync(`/proc/${pid}/stat`, 'latin1')) ?? []
+    if (parent === undefined) return []
     const args = readFileSync(`/proc/${pid}/cmdline`, 'utf8').replace(/\0$/, '').replaceAll('\0', ' ')
     return [{ pid, parent: Number(parent), args }]
   } catch (error) {

@@ -13,8 +13,9 @@ interface ErrorDescription {
 
 export function failureOf(error: unknown): ErrorDescription {
   const { code, message } = Object(error) as { code?: unknown; message?: unknown }
+  const isAboutArgument = typeof code === 'string' && /^ERR_(INVALID_ARG|OUT_OF_RANGE)/.test(code)
   // The user has called no function: see nameCall() in lib/util/arguments.ts.
-  const words = String(message ?? error).replace(/^\w+\(\): /, '')
+  const words = String(message ?? error).replace(isAboutArgument ? /^\w+\(\): / : '', '')
   const told = { code: typeof code === 'string' ? code : null, message: words }
   const votes = votesOf(error)
   return votes ? { ...told, votes } : told

@@ -65,8 +65,8 @@ const RENEWED_WITHIN = 125
 // The command goes on, but the script gets no reports, and its `read` does not end. So a subshell,
 // ring, sends SIGURG when the lock is safe for less than 1 s. The signal ends the `read`. ring
 // sends it again every second, because a shell misses a signal that arrives just before its `read`.
-// The script itself can be stopped, too, so ring sends SIGCONT first. If another process has got
-// the id of the script meanwhile, SIGURG does nothing to it by default.
+// The script itself can be stopped, too, so ring sends SIGCONT first. If the script was killed,
+// another process may have got its id, so ring ends when it has another parent.
 //
 // If leasehold really is stopped, the script acts as if leasehold were gone. It does so even if the
 // main process of the command is stopped, too (Ctrl-Z): other processes of the command may go on.
@@ -145,6 +145,7 @@ start() {
   successor=
   command eval 'echo "$takeover $safe" | (cd -- "$folder"; exec "$@" "$$") >/dev/null &' && successor=$!
 } 2>/dev/null
+guarded() { read -r line </proc/self/stat && set -- \${line##*) } && [ "$2" = "$$" ]; }
 ring() {
   trap 'over=1' TERM
   # If the call of ring had this redirection, the shell would keep the pipe to leasehold open.
@@ -152,7 +153,7 @@ ring() {
   while [ -z "$over" ] && command eval 'sleep "$1" &' && sleeper=$!; do
     [ -n "$over" ] || wait "$sleeper"
     [ -z "$over" ] || { kill -KILL "$sleeper"; wait "$sleeper"; exit; }
-    kill -CONT "$$" && kill -URG "$$" || exit
+    guarded && kill -CONT "$$" && kill -URG "$$" || exit
     set -- 1
   done
   # If no process can be started to wait, ring at once rather than never.

@@ -112,6 +112,8 @@ command. 71: the guard could not be started, or has ended. 64: wrong usage. 126:
       end = await runWith(lease, settings, held, renewals, signals)
     } finally {
       await locks.close()
+      // An error is printed after these messages.
+      await printed()
     }
     return endAlike(end, signals)
   },
@@ -262,7 +264,6 @@ async function runWith(
     // Release the lock also after an error, so that the next waiter gets it at once. If the release
     // fails, the lock ends with its ttl.
     await lease.release().catch((error) => unreleased(error, settings))
-    await printed()
   }
 }
 

@@ -12,6 +12,7 @@ export class StandBy {
   #isAwaited = true
   /** The report to send after that answer. */
   #next: string | undefined
+  #isGone = false
   #tellEnding = () => {}
   /** Resolves when the process says that it ends the command, because this process was stopped. */
   readonly ending = new Promise<void>((resolve) => {
@@ -36,6 +37,9 @@ export class StandBy {
     })
     const { pid, stdin, stdout } = this.#process
     this.#process.on('error', () => {})
+    this.#process.once('close', () => {
+      this.#isGone = true
+    })
     if (pid === undefined) throw new Error(`the system could not start ${file}`)
     stdin?.on('error', () => {})
     stdout?.on('error', () => {})
@@ -51,8 +55,9 @@ export class StandBy {
     return this.#process.pid
   }
 
+  /** True when the process has ended and all that it said was heard. */
   get isGone(): boolean {
-    return this.#process.exitCode !== null || this.#process.signalCode !== null
+    return this.#isGone
   }
 
   /**

@@ -171,7 +171,7 @@ export type GivenUp = 'released' | 'detached' | 'section'
 const GIVEN_UP: Readonly<Record<GivenUp, string>> = {
   released: 'released: acquire the lock again',
   detached: 'detached: adopt its ticket, or acquire the lock again',
-  section: 'released, because its section has ended: use the lease only within the section, or acquire the lock again',
+  section: 'given up when its section ended: use it only within the section',
 }
 
 export function releasedError(key: string, how: GivenUp = 'released'): LockError {

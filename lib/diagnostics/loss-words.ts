@@ -51,8 +51,8 @@ function expiredWords({ ttl, failure, request: { maxHold, flags } }: LostLease):
   if ((flags & Flag.NoRenewal) !== 0) return `it ${late}. autoRenew is off: renew it sooner, or raise ttl`
   // The engine's thread renews the lease even if JavaScript is blocked.
   return (
-    `it ${late}. This process or its machine was probably stopped or overloaded: raise ttl, and look for long pauses ` +
-    '(a debugger, sleep, a limit of processor time)'
+    `it ${late}. Probably, this process or its machine was stopped or overloaded (a debugger, sleep, a limit of ` +
+    'processor time), or the store was silent: look for long pauses, or raise ttl'
   )
 }
 

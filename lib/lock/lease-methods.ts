@@ -8,7 +8,7 @@ export const statusFor: unique symbol = Symbol('leasehold.statusFor')
  * the lock.
  */
 export const letExpire: unique symbol = Symbol('leasehold.letExpire')
-/** Releases the lease because its section has ended: errors of later calls say so. */
+/** Notes that the section of the lease has ended, for errors of later calls. Returns the lease. */
 export const endSection: unique symbol = Symbol('leasehold.endSection')
 /** Rejects the adoption of this lease if it is pending and belongs to the client that closes. */
 export const endAdoption: unique symbol = Symbol('leasehold.endAdoption')

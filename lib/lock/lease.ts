@@ -186,9 +186,9 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     return this.#released
   }
 
-  [endSection](): Promise<boolean> {
+  [endSection](): this {
     if (this.#phase === Phase.Held) this.#givenUp = 'section'
-    return this.release()
+    return this
   }
 
   #sendRelease(): Promise<boolean> {
@@ -269,7 +269,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
       this.#phase = Phase.Missing
     } else if (kind === RecordKind.Detached) {
       this.#phase = Phase.Released
-      this.#givenUp = 'detached'
+      if (this.#givenUp === 'released') this.#givenUp = 'detached'
     }
   }
 

@@ -201,24 +201,21 @@ export class MultiLease implements api.MultiLease, Abortable {
   }
 
   release(): Promise<boolean> {
-    return this.#giveUp((lease) => lease.release())
-  }
-
-  [endSection](): Promise<boolean> {
-    return this.#giveUp((lease) => lease[endSection]())
-  }
-
-  #giveUp(release: (lease: Lease) => Promise<boolean>): Promise<boolean> {
     if (this.#released === undefined) {
-      this.#released = this.#releaseAll(release)
+      this.#released = this.#release()
       // A caller that does not await the release must not get an unhandled rejection.
       this.#released.catch(ignore)
     }
     return this.#released
   }
 
-  async #releaseAll(release: (lease: Lease) => Promise<boolean>): Promise<boolean> {
-    const outcomes = await Promise.allSettled(this.#leases.map(release))
+  [endSection](): this {
+    for (const lease of this.#leases) lease[endSection]()
+    return this
+  }
+
+  async #release(): Promise<boolean> {
+    const outcomes = await Promise.allSettled(this.#leases.map((lease) => lease.release()))
     const failed = outcomes.find((outcome) => outcome.status === 'rejected')
     if (failed !== undefined) throw failed.reason
     return outcomes.every((outcome) => outcome.status === 'fulfilled' && outcome.value)

@@ -10,7 +10,8 @@ import type { Sections } from './sections'
 /** A lease, or several leases. */
 interface Releasable {
   assertHeld(): void
-  [endSection](): Promise<boolean>
+  release(): Promise<boolean>
+  [endSection](): this
 }
 
 type SectionContext = Pick<LeaseOwner, 'failed'> & { readonly sections: Sections }
@@ -46,12 +47,14 @@ async function runUnder<L extends Releasable, T>(
   try {
     result = await work(lease)
   } catch (error) {
-    await lease[endSection]().catch((failure) => context.failed(failure))
+    await lease[endSection]()
+      .release()
+      .catch((failure) => context.failed(failure))
     throw error
   }
   let given: boolean
   try {
-    given = await lease[endSection]()
+    given = await lease[endSection]().release()
   } catch (failure) {
     // The work is done, and the lock ends by its ttl.
     context.failed(failure)
@@ -84,7 +87,7 @@ export function runCallbackSection<L extends Releasable>(
 
 /** Rejects if the release failed, or the lease was lost before. */
 async function release(lease: Releasable): Promise<void> {
-  if (!(await lease[endSection]())) assertNotLost(lease)
+  if (!(await lease[endSection]().release())) assertNotLost(lease)
 }
 
 /** Throws if the lease was lost. Does not throw if the work has released or detached it. */

@@ -16,15 +16,17 @@ const LOGIN = /\b(?!file:)([a-z][a-z0-9+.-]{0,30}:\/\/)\S{0,1000}@/gi
 const SECRET = /([?&](?:auth|pass|pwd|secret|token)\w{0,30}=)[^\s&]*/gi
 
 /**
- * Matches the login of a URL in a key. A path may have an `@`, except in the URL of a Redis server:
- * its password may have a `/` that is not encoded. In the key of an id of once(), the first `@` may
+ * Matches the login of a URL in a key. A path may have an `@`, except in the URL of a store: its
+ * password may have a `/` that is not encoded. In the key of an id of once(), the first `@` may
  * belong to the mark `@once:` behind a host, and the id has `%40` for an `@`.
  */
 const LOGIN_IN_KEY =
-  /(?<=\b(?:redis|valkey)[a-z+-]*:\/\/).*(?:@|%40)|(?<=:\/\/)(?![^/?#:@]+@once:[^@{}]+$)[^/?#]*(?:@|%40)/gis
+  /(?<=(?:redis|valkey|postgres)[a-z+-]*:\/\/).*(?:@|%40)|(?<=:\/\/)(?![^/?#:@]+@once:[^@{}]+$)[^/?#]*(?:@|%40)/gis
 
 /** Returns a key, or another name that users choose, without the logins of URLs in it. */
-export const keyWithoutLogins = (key: string): string => key.replace(LOGIN_IN_KEY, '…@')
+export const keyWithoutLogins = (key: string): string =>
+  // Without an @, the pattern would take a time that grows with the square of the length.
+  /@|%40/.test(key) ? key.replace(LOGIN_IN_KEY, '…@') : key
 
 export function withoutLogins(text: string): string {
   return text.slice(0, MOST).replace(LOGIN, '$1…@').replace(SECRET, '$1…')

@@ -240,7 +240,7 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     const lease = this.#lease
     if (lease === null) return
     try {
-      if (!(await lease[endSection]())) assertNotLost(lease)
+      if (!(await lease[endSection]().release())) assertNotLost(lease)
       callListener(() => this.emit('released', lease))
     } catch (error) {
       if (error instanceof LockLostError) this.#leaseLost(lease, error)

@@ -18,6 +18,7 @@ import {
   readOptions,
 } from '../../util/arguments'
 import type { Lease } from '../lease'
+import { endSection } from '../lease-methods'
 import { onceKeyOf } from '../once-key'
 import { acquireOnce, noteRemembered, type OnceContext, type OnceRequest } from './acquire-once'
 
@@ -94,6 +95,7 @@ export async function runOnce<T>(context: OnceContext, task: OnceTask<T>): Promi
     const lease = await acquireOnce(context, task)
     if (lease === null) return { ran: false }
     const value = await runTask(context, task, lease)
+    lease[endSection]()
     return { ran: true, value, kept: await remember(context, task, lease) }
   } finally {
     context.sections.end()
@@ -104,6 +106,7 @@ async function runTask<T>(context: OnceContext, task: OnceTask<T>, lease: Lease)
   try {
     return await task.work(lease)
   } catch (error) {
+    lease[endSection]()
     if (task.onFailure === 'keep') await remember(context, task, lease)
     else await lease.release().catch((failure) => task.failed(failure))
     throw error

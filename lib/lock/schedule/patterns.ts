@@ -19,42 +19,55 @@ export interface SchedulePattern {
   readonly timeZone: string
 }
 
-/** The patterns of the schedules of each name that have not ended. */
-const known = new Map<string, Set<SchedulePattern>>()
-/** The jobs, with the prefix of their clients, whose warning was emitted. */
-const warned = new Set<string>()
+/** The schedules of one job that have not ended. */
+interface Job {
+  readonly patterns: Set<SchedulePattern>
+  hasWarned: boolean
+}
+
+/** The jobs, by {@link jobOf}. */
+const jobs = new Map<string, Job>()
 
 /**
  * Notes the pattern of a schedule that begins. Emits a process warning if another client has the
- * same job with another pattern: the first time for each job.
+ * same job with another pattern: once, until all schedules of the job have ended.
  */
 export function notePattern(pattern: SchedulePattern): void {
-  const others = known.get(pattern.name) ?? new Set()
-  known.set(pattern.name, others)
-  for (const other of others) if (isSameJob(other, pattern) && wordsOf(other) !== wordsOf(pattern)) warn(other, pattern)
-  others.add(pattern)
+  const id = jobOf(pattern)
+  const job: Job = jobs.get(id) ?? { patterns: new Set(), hasWarned: false }
+  jobs.set(id, job)
+  if (job.patterns.size > 0 && !job.hasWarned) {
+    const ticks = ticksOf(pattern)
+    const other = [...job.patterns].find((earlier) => ticksOf(earlier) !== ticks)
+    if (other !== undefined) warn(other, pattern)
+    job.hasWarned = other !== undefined
+  }
+  job.patterns.add(pattern)
 }
 
 /** Forgets the pattern of a schedule that has ended. */
 export function forgetPattern(pattern: SchedulePattern): void {
-  const others = known.get(pattern.name)
-  others?.delete(pattern)
-  if (others?.size === 0) known.delete(pattern.name)
+  const id = jobOf(pattern)
+  const job = jobs.get(id)
+  job?.patterns.delete(pattern)
+  if (job?.patterns.size === 0) jobs.delete(id)
 }
 
-function isSameJob(a: SchedulePattern, b: SchedulePattern): boolean {
-  const [one, other] = [a.client.identity.store, b.client.identity.store]
-  return a.prefix === b.prefix && one.kind === other.kind && one.url === other.url
+/** Returns a text that is equal for two schedules if and only if they are one job. */
+function jobOf({ name, prefix, client }: SchedulePattern): string {
+  const { kind, url } = client.identity.store
+  return JSON.stringify([kind, url, prefix, name])
 }
 
-function wordsOf({ cron, timeZone }: SchedulePattern): string {
-  return `${quote(cron.trim().replace(/\s+/g, ' '))} (${timeZone})`
+/** Returns a text that differs only if two schedules may have different ticks. */
+function ticksOf({ cron, timeZone }: SchedulePattern): string {
+  const zone = new Intl.DateTimeFormat('en', { timeZone }).resolvedOptions().timeZone
+  return `${cron.trim().replace(/\s+/g, ' ').toLowerCase()} ${zone}`
 }
+
+const wordsOf = ({ cron, timeZone }: SchedulePattern): string => `${quote(cron.trim())} (${timeZone})`
 
 function warn(first: SchedulePattern, second: SchedulePattern): void {
-  const job = first.prefix + first.name
-  if (warned.has(job)) return
-  warned.add(job)
   emitWarning(
     CODE,
     undefined,
