@@ -1,4 +1,4 @@
-// The error of a lease that code uses after its section has ended.
+// Tests the error of a lease that code uses after its section has ended.
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -29,7 +29,7 @@ overStores('a lease after its section', (store) => {
     await assert.rejects(lease.detach(), ended(key))
   })
 
-  test('withLock: also if the work fails', async (t) => {
+  test('withLock whose work fails: the error says that the section has ended', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     let lease
@@ -41,14 +41,14 @@ overStores('a lease after its section', (store) => {
     await assertEnded(lease, key)
   })
 
-  test('withLock of several keys', async (t) => {
+  test('withLock of several keys: the error says that the section has ended', async (t) => {
     const locks = store.client(t)
     const keys = [store.key(), store.key()]
     const lease = await locks.withLock(keys, give)
     await assertEnded(lease, lease.keys[0])
   })
 
-  test('withLock with a callback', async (t) => {
+  test('withLock with a callback: the error says that the section has ended', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     const lease = await new Promise((resolve) => {
@@ -57,7 +57,7 @@ overStores('a lease after its section', (store) => {
     await assertEnded(lease, key)
   })
 
-  test('withAdopted', async (t) => {
+  test('withAdopted: the error says that the section has ended', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     const ticket = await (await locks.acquire(key)).detach()
@@ -81,7 +81,7 @@ overStores('a lease after its section', (store) => {
       await assertEnded(lease, lease.key)
     })
 
-  test('the work of a worker', async (t) => {
+  test('the work of a worker: the error says that the section has ended', async (t) => {
     const locks = store.client(t)
     const key = store.key()
     const worker = createLockWorker({ client: locks, key, startWork: (_lease, signal) => once(signal, 'abort') })

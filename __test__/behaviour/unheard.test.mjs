@@ -236,7 +236,7 @@ describe('unheard errors', { timeout: 60_000 }, () => {
     assert.match(warnings[2].message, /"c".*: startWork failed: an error without a readable message$/)
   })
 
-  test('the warning hides a password in what is thrown and is no error, also where the text is cut', async (t) => {
+  test('the warning hides a password in a thrown value that is no error, even if it cuts the text', async (t) => {
     const warnings = warningsOf(t, CODE)
     for (const [index, thrown] of [
       `${'x '.repeat(90)}redis://:${SECRET}${'y'.repeat(50)}@h`,

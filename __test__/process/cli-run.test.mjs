@@ -296,14 +296,14 @@ describe('leasehold run', { timeout: 120_000 }, () => {
     }
   })
 
-  test('an @ in the path of a URL, or before the id of once(), makes no store of a key', async (t) => {
+  test('a key with an @ in the path of a URL, or before the id of once(), is not refused as a store', async (t) => {
     for (const key of ['https://example.com/@user', 'user@example.com', 'feed:https://example.com@once:1/a']) {
       const { code, stdout } = await run(t, ['inspect', key, '-s', sqlite(t)])
       assert.deepEqual([code, stdout], [1, `"${key}" is ${key.includes('@once:') ? 'not remembered' : 'free'}\n`])
     }
   })
 
-  test('a command that is not found is not shown if it may contain a password', async (t) => {
+  test('the error of a command that is not found hides what may be a password', async (t) => {
     for (const [word, shown] of [
       ['PGPASSWORD=hunter2', /no command "PGPASSWORD=…" was found; set variables before leasehold/],
       ['redis://:hunter2@host', /no command "redis:\/\/…@host" was found/],
