@@ -196,8 +196,9 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * Schedules with the same name are the same job in all processes. A client may have one of them
    * at a time, until you stop it.
    * @param cron Five fields, six (with seconds first) or seven (with years last), or a name such as
-   * `@daily`. The same in all processes. If two clients of a process differ in it, the process
-   * prints a warning with the code `LEASEHOLD_SCHEDULE_PATTERNS`.
+   * `@daily`. Use the same pattern in all processes. If two clients of a process have different
+   * patterns for one name, the process prints a warning with the code
+   * `LEASEHOLD_SCHEDULE_PATTERNS`.
    * @throws {LockClosedError} the client was closed
    * @throws {TypeError | RangeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE` (also if there
    * is a schedule with that name), `ERR_OUT_OF_RANGE`
@@ -299,8 +300,8 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * @param key Which lock: 1 to 1024 bytes of well-formed Unicode without NUL.
    * @returns whether the lock was held. If it was not, the call has changed nothing. Check the key,
    * which is without the client's `prefix`, and the store: {@link list} shows all held locks.
-   * @throws {StoreUnavailableError | QuorumError} also of reason `wrongtype`: the key has other
-   * data, which the call does not delete
+   * @throws {StoreUnavailableError | QuorumError} the reason is `wrongtype` if the key has other
+   * data, which the call keeps
    * @throws {LockClosedError}
    * @throws {TypeError} `ERR_INVALID_ARG_TYPE`, `ERR_INVALID_ARG_VALUE`
    * @throws {RangeError} `ERR_OUT_OF_RANGE`

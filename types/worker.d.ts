@@ -73,10 +73,11 @@ export interface LockWorkerOptions {
   /** How long a lease lives without renewal, in ms: 10 to 2 147 483 647. Default: the client's. */
   ttl?: Milliseconds | undefined
   /**
-   * How long the worker rests before it asks again if the store can't be reached, if `startWork`
-   * fails, or if your code releases the lease. While the worker waits in the queue, it also checks
-   * the store at this interval, and emits `'error'` if that fails. In ms: 1 to 2 147 483 647. The
-   * wait itself has no limit, and the store hands the lock over at once. Default 5000.
+   * How long the worker rests after a failure, in ms: 1 to 2 147 483 647. Default 5000. The worker
+   * rests if the store can't be reached, if `startWork` fails, or if your code releases the lease.
+   * Then it asks for the lock again. While the worker waits in the queue, it also checks the store
+   * at this interval, and emits `'error'` if the check fails. The wait itself has no limit, and the
+   * store hands the lock over at once.
    */
   retryInterval?: Milliseconds | undefined
   /**
