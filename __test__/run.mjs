@@ -162,8 +162,8 @@ if (files.some((file) => relative(HERE, file).startsWith('browser'))) {
 delete env.LEASEHOLD_URL
 delete env.REDIS_URL
 delete env.NODE_ENV
-// Node 20 reads these certificates whenever it starts, which doubles the time that it takes. The
-// tests start Node often. Only npm gets the certificates (support/programs.mjs).
+// Node 20 reads these certificates at each start, which then takes twice as long, and the tests
+// start Node often. So only npm gets the certificates (support/programs.mjs).
 env.LEASEHOLD_TEST_CA_CERTS ??= env.NODE_EXTRA_CA_CERTS
 delete env.NODE_EXTRA_CA_CERTS
 

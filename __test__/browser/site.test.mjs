@@ -50,7 +50,7 @@ const isInternal = (link) => !isOfOtherHost(link) && !link.startsWith('data:') &
 
 test('documentation site', { timeout: 120_000 }, async (t) => {
   const folder = join(temporaryFolder(t), 'site')
-  // package/api.test.mjs makes other pages of the same typings, and reports the errors in them.
+  // package/api.test.mjs makes other pages of the same typings, and reports errors in the typings.
   const words = [TYPEDOC, '--options', join('site', 'typedoc.config.mjs'), '--out', folder, '--skipErrorChecking']
   const { status, stdout, stderr } = spawnSync(process.execPath, words, { cwd: ROOT, encoding: 'utf8' })
   assert.equal(status, 0, `${stdout}${stderr}`)

@@ -218,6 +218,7 @@ describe('the guard of leasehold run', { skip, timeout: 60_000 }, () => {
     assert.equal(command.signalCode, null)
     process.kill(command.pid, 0)
   })
+
   test('a stopped successor ends with the command', async (t) => {
     const contended = await contend(t, storeOf(t), 'k', { words: ['--ttl', '4s'] })
     const { pid } = successorOf(guardOf(contended.first.pid))

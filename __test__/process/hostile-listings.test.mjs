@@ -38,7 +38,7 @@ function crowded(inTurn) {
   let calls = 0
   const crowd = Array(10_000).fill(list(':1\r\n', bulk('0'), bulk('name')))
   const answer = inspected((i) => lock([lease('me')], i ? [] : crowd))
-  /** The encoded replies, by the number of keys and arguments of their calls. */
+  /** The encoded replies, by the number of keys in the call of the script. */
   const replies = new Map()
   return (words, socket) => {
     const count = words[2]
@@ -64,7 +64,7 @@ function endless(page) {
 
 /**
  * Answers SCAN with endless pages of `count` keys of `length` bytes, which all differ. Only the
- * numbers of the keys change between pages: to encode 10 MB takes longer than to send them.
+ * numbers of the keys change between pages, because to encode 10 MB takes longer than to send them.
  */
 function endlessKeys(count, length) {
   const digits = 9

@@ -81,7 +81,7 @@ async function printed(t, store) {
   return all
 }
 
-// The commands mostly wait for servers that do not serve them.
+// Run two tests at a time: their commands mostly wait for servers that do not serve them.
 describe('hostile text of a Redis server', {
   skip: !storeNames.includes('redis'),
   timeout: 240_000,

@@ -21,8 +21,8 @@ export function processes() {
 }
 
 /**
- * Returns the process of a folder of /proc, in a list, or an empty list. To read it here takes a
- * fraction of the processor time of a `ps`, and some tests ask many times per second.
+ * Returns an array with the process of a folder of /proc, or an empty array. This takes a fraction
+ * of the processor time of a `ps`, and some tests call it many times per second.
  */
 function processAt(name) {
   const pid = Number(name)

@@ -11,8 +11,8 @@ import { freePort } from './ports.mjs'
 import { npmEnv } from './programs.mjs'
 
 /**
- * The pause between two requests for the state of a server, in ms. Each takes the processor time of
- * two processes.
+ * The pause between two requests for the state of a server, in ms. If this is larger, tests notice
+ * a state later. If it is smaller, the requests keep two processes busy.
  */
 export const EVERY = 50
 

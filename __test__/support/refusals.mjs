@@ -22,8 +22,8 @@ export const TICKET = {
 }
 
 /**
- * Returns the message without the function at its beginning. Checks that `source`, a function,
- * calls that one.
+ * Returns the message without the name of a function at its beginning. Checks that the code of
+ * `source` calls that function.
  */
 export function withoutCall(message, source) {
   const [, name] = /^(\w+)\(\)/.exec(message) ?? assert.fail(`names no function: ${message}`)

@@ -1,4 +1,4 @@
-// Prints messages without waiting for who reads them. Node writes to terminals and pipes
+// Prints messages without waiting for their reader. Node writes to terminals and pipes
 // synchronously, and both can be full: Ctrl-S stops a terminal, and the reader of a pipe may be
 // stopped, too. `leasehold run` could then neither kill its command nor keep its lock.
 
@@ -6,8 +6,9 @@ import { write } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /**
- * How long to wait before a full pipe is tried again, in ms. Only pipes that do not block need it.
- * The process at the other end may have set that.
+ * The pause before another try to write to a full pipe, in ms. Only a pipe that does not block
+ * needs it: the process at the other end may have set this mode. If the pause is longer, messages
+ * come later. If it is shorter, the tries take more processor time.
  */
 const FULL_PAUSE = 50
 
@@ -22,7 +23,7 @@ export function printInBackground(text: string): void {
 /** Resolves when all texts so far are written. */
 export const printed = (): Promise<void> => written
 
-/** Writes to standard error. Resolves after an error, too: nobody reads it then. */
+/** Writes `rest` to standard error. Resolves after an error, too: the rest is lost then. */
 async function writeAll(rest: Buffer): Promise<void> {
   while (rest.length > 0) {
     const [error, count] = await new Promise<[NodeJS.ErrnoException | null, number]>((resolve) =>

@@ -14,7 +14,8 @@ interface ErrorDescription {
 export function failureOf(error: unknown): ErrorDescription {
   const { code, message } = Object(error) as { code?: unknown; message?: unknown }
   const isAboutArgument = typeof code === 'string' && /^ERR_(INVALID_ARG|OUT_OF_RANGE)/.test(code)
-  // The user has called no function: see nameCall() in lib/util/arguments.ts.
+  // Remove the name of the function that nameCall() in lib/util/arguments.ts puts first: the user
+  // has called no function.
   const words = String(message ?? error).replace(isAboutArgument ? /^\w+\(\): / : '', '')
   const told = { code: typeof code === 'string' ? code : null, message: words }
   const votes = votesOf(error)

@@ -70,8 +70,9 @@ const RENEWED_WITHIN = 125
 //
 // If leasehold really is stopped, the script acts as if leasehold were gone. It does so even if the
 // main process of the command is stopped, too (Ctrl-Z): other processes of the command may go on.
-// It leaves alone a command that has ended by itself: not by a signal, and not after a signal that
-// asked it to end, which leasehold reports.
+// If the command has ended by itself, the script leaves the other processes alone. A command has
+// not ended by itself if a signal has ended it, or if leasehold has reported a signal that asked it
+// to end.
 //
 // A successor that leasehold started does not see the end of its input, so the script sends SIGURG
 // to it, too. That successor needs time to adopt the lock. So the script counts the lock as safe
@@ -148,7 +149,7 @@ start() {
 guarded() { read -r line </proc/self/stat && set -- \${line##*) } && [ "$2" = "$$" ]; }
 ring() {
   trap 'over=1' TERM
-  # If the call of ring had this redirection, the shell would keep the pipe to leasehold open.
+  # Redirect here: with a redirection of the call, the shell would keep the pipe to leasehold open.
   exec >/dev/null
   while [ -z "$over" ] && command eval 'sleep "$1" &' && sleeper=$!; do
     [ -n "$over" ] || wait "$sleeper"

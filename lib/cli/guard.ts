@@ -16,8 +16,8 @@
 // reads from its own pipe and gets the same reports. The shell finds the processes of the command's
 // session; the successor finds all.
 //
-// The guard can be killed, too. At the next renewal, `renewed` notices that and starts another one
-// (`#restart`). Until then, no shell would end the command.
+// The guard can be killed, too. At the next renewal, `renewed` notices that the shell is gone, and
+// starts another guard (`#restart`). Until then, no shell would end the command.
 
 import type * as api from '../../index'
 import type { CommandId } from './command-id'
@@ -29,8 +29,8 @@ import { uptime } from './uptime'
 
 /**
  * The ttl, in ms, below which the successor starts before the command. When leasehold is killed, at
- * least two thirds of the ttl are left. When leasehold is stopped (SIGSTOP), the guard notices that
- * up to 1 s before only a third is left. If SHORT_TTL is smaller, a busy machine starts the
+ * least two thirds of the ttl are left. When leasehold is stopped (SIGSTOP), the guard notices it
+ * at most 1 s before only a third is left. If SHORT_TTL is smaller, a busy machine starts the
  * successor so late that the guard kills the command first; if it is larger, more commands pay for
  * the successor's 50 MB of memory.
  */
@@ -131,7 +131,7 @@ export class Guard {
 
   /**
    * Reports a renewal of the lock to the shell and to the successor. If the shell has ended (it was
-   * killed, or had no room for a process), starts another shell and another successor.
+   * killed, or had no room for a process), starts another guard.
    */
   renewed(): void {
     if (this.#shell.isGone && !this.#isEnding) this.#restart()
@@ -141,7 +141,7 @@ export class Guard {
   #restart(): void {
     // The command has yet to start, or is over: there is nothing to watch.
     if (this.#command === undefined) return
-    // The successor tells its renewals to the old shell.
+    // The old successor reports its renewals to the old shell.
     this.#successor?.dismiss()
     this.#successor = undefined
     try {

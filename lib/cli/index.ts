@@ -12,7 +12,7 @@ import { help, overview } from './help'
 import { shownOption, shownWord, storeAdvice } from './shown-word'
 import { say, sayJson, stackOf, warn, warnOf } from './terminal'
 
-/** Loads each command by its name. To load them all at each start would take longer. */
+/** Loads a command by its name. To load all commands at each start would take longer. */
 const COMMANDS: ReadonlyMap<string, () => Command> = new Map([
   ['run', () => (require('./run') as typeof import('./run')).run],
   ['ls', () => (require('./ls') as typeof import('./ls')).ls],

@@ -106,7 +106,7 @@ export function teller(json: boolean): (list: api.LockList) => void {
     for (const [key, leases] of before) {
       if (now.has(key)) continue
       // A lock that is missing from an incomplete listing may still be held. The locks of the
-      // previous listing come first, so the limits drop those that are missing for longest.
+      // previous listing come first, so the limits drop the locks that have been missing longest.
       if (complete) tell('free', key)
       else {
         hidden++

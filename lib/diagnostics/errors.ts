@@ -96,7 +96,7 @@ for (const type of [
   Object.defineProperty(type.prototype, 'name', { value: type.name, configurable: true, writable: true })
 }
 
-/** In the order of the phases from `FIRST_LOSS` on. */
+/** The reasons for losses, in the order of the phases from `FIRST_LOSS` on. */
 const lossReasons: api.LossReason[] = ['expired', 'taken', 'missing', 'stalled', 'closed']
 
 /** In the order of `ErrorKind`. */
@@ -113,6 +113,7 @@ const storeReasons: api.StoreUnavailableReason[] = [
   'untrusted',
 ]
 
+/** Returns the error of a lease that is lost. The cause is the last renewal, if that failed. */
 export function lostError(lease: LostLease): LockLostError {
   const { key, phase, failure } = lease
   const reason = lossReasons[phase - FIRST_LOSS] ?? 'expired'

@@ -26,8 +26,8 @@ class LeaseholdWarning extends Error {
 Object.defineProperty(LeaseholdWarning.prototype, 'name', { value: 'LeaseholdWarning', configurable: true })
 
 /**
- * Emits the warning that `describe` returns, with this code, because of `error` if there is one.
- * Never throws.
+ * Emits a warning with this code and the text that `describe` returns. Its cause is `error`, if
+ * there is one. Never throws.
  */
 export function emitWarning(
   code: string,

@@ -78,7 +78,8 @@ export function lockRequest(
           try {
             await handle(request, response, next)
           } catch (error) {
-            // Nobody calls end() any more: after the headers, Express destroys the connection.
+            // No error handler calls end() then: after the headers, Express destroys the
+            // connection, and if it is too late, `fail` does not pass the error on.
             if (response.headersSent || isTooLate(error, end)) answered = end.over
             fail(error)
           }
@@ -127,8 +128,8 @@ export function lockRequest(
 }
 
 /**
- * Returns whether it is too late for an answer to the loss of a lease. The lease's signal and the
- * client's 'lost' event have reported the loss.
+ * Returns whether `error` is the loss of a lease, and the response is already over. The lease's
+ * signal and the client's 'lost' event have reported the loss.
  */
 function isTooLate(error: unknown, end: ResponseEnd): boolean {
   return isLost(error) && end.signal.aborted

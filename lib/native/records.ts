@@ -47,7 +47,7 @@ function wake(): void {
  *
  * Native code may wake this thread several times in one turn of the event loop, and each wake
  * delivers a slice. The user's code runs after each slice. So `time` counts from the first slice of
- * a turn: after that, no slice begins until the next turn.
+ * a turn: when it is over, no slice begins until the next turn.
  */
 const SLICE = { time: 5, records: 256 }
 /**

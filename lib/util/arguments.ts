@@ -4,7 +4,7 @@
 import { types } from 'node:util'
 import { nearest } from './nearest'
 
-/** The errors of this file whose messages do not name the function that was called yet. */
+/** The errors of this file whose messages do not yet name the function that was called. */
 const unnamed = new WeakSet<object>()
 
 function withCode<E extends Error>(error: E, code: string): E {

@@ -16,9 +16,11 @@ const LOGIN = /\b(?!file:)([a-z][a-z0-9+.-]{0,30}:\/\/)\S{0,1000}@/gi
 const SECRET = /([?&](?:auth|pass|pwd|secret|token)\w{0,30}=)[^\s&]*/gi
 
 /**
- * Matches the login of a URL in a key. A path may have an `@`, except in the URL of a store: its
- * password may have a `/` that is not encoded. In the key of an id of once(), the first `@` may
- * belong to the mark `@once:` behind a host, and the id has `%40` for an `@`.
+ * Matches the login of a URL in a key. In most URLs, an `@` behind the first `/`, `?` or `#`
+ * belongs to no login. In the URL of a store, the password may have these characters without
+ * being encoded, so the match ends at the last `@`. In the key of an id of once(), the first `@`
+ * may be that of `@once:`, right behind a host. The id has `%40` for each `@`, so the match may
+ * also end at a `%40`.
  */
 const LOGIN_IN_KEY =
   /(?<=(?:redis|valkey|postgres)[a-z+-]*:\/\/).*(?:@|%40)|(?<=:\/\/)(?![^/?#:@]+@once:[^@{}]+$)[^/?#]*(?:@|%40)/gis

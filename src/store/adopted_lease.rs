@@ -20,10 +20,10 @@
 //!
 //! **A detachment names a fence of the lease that it detaches.** Suppose that the lease of a token
 //! has passed to an adopter and has ended. If an acquire of that token was held up on its way and
-//! arrives now, the token gets a new lease. A late copy of the detachment may follow. It must not
-//! detach that new lease, because the ticket would then have a second one. All fences of the new
-//! lease are larger than the ticket's. So a detachment is refused if its fence is smaller than the
-//! fence of the lease's *grant*, or than that of an earlier detachment.
+//! arrives now, the token gets a new lease. A late copy of the detachment may follow. That copy
+//! must not detach the new lease, because the ticket would then have a second one. All fences of
+//! the new lease are larger than the ticket's. So a detachment is refused if its fence is smaller
+//! than the fence of the lease's *grant*, or than that of an earlier detachment.
 //!
 //! The lease's own fence can't serve for that: an acquire that is repeated while the lease lives
 //! raises it, and the holder may use the smaller one. So if the own fence becomes larger than that

@@ -64,7 +64,7 @@ impl TicketEnds {
         }
     }
 
-    /// Returns the latest end of the ticket of `adopter` that a node has told.
+    /// Returns the latest end of the ticket of `adopter` that a node has reported.
     pub fn latest(&self, adopter: Token) -> Option<Instant> {
         self.adopters.get(&adopter)?.ends.iter().copied().flatten().max()
     }

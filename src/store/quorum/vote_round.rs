@@ -254,8 +254,8 @@ impl VoteRound {
                 self.settle(Ok(answer), None)
             }
             Request::Inspect { .. } => self.settle(Ok(Reply::Inspected(None)), None),
-            // Too few nodes have released the lease for a majority. If more nodes had the lease
-            // than had not, a majority may have had it together with the nodes that failed.
+            // Fewer nodes than a majority have released the lease, but some nodes failed. If more
+            // nodes had the lease than did not have it, the lease may have been at a majority.
             Request::Release { .. } | Request::GiveBack { .. } | Request::Break { .. }
                 if yes > no || (no < veto && self.may_be_held()) =>
             {

@@ -2,8 +2,8 @@
 //!
 //! The scripts share parts, such as the rules of the contract and the texts in which the keys hold
 //! a lock's data. `--[[include rules]]` stands for the part `scripts/parts/rules.lua`. Only the
-//! first include of a part adds the part to the script. So the place of a later include must see
-//! the local variables of the first: that include must not be in a block that has ended.
+//! first include of a part adds the part to the script. So a later include must be in the scope of
+//! the first one: the first one must not be in a block that ends before the later one.
 
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use crate::waiter::Waiter;
 /// The mode of a reader.
 const READER: Mode = Mode::Shared { most: u32::MAX };
 
-/// A quorum does not count permits. There, this checks that it refuses a semaphore.
+/// A quorum does not count permits. For a quorum, this checks that it refuses a semaphore.
 pub async fn shared_leases_are_granted_up_to_the_limit(place: &dyn Fixture) {
     const MOST: u32 = 3;
     let clients = [place.open(), place.open()];

@@ -22,7 +22,7 @@ impl AdoptionAttempt {
         StoreError::maybe_done(StoreErrorKind::TimedOut, message)
     }
 
-    /// Returns the answer of a node to its last request; `None` until the node answers.
+    /// Returns a node's answer to the last request of this attempt; `None` until the node answers.
     fn last_answer(&self, node: usize) -> Option<Answer> {
         match &self.confirmed[node] {
             Confirmed::Asked => None,

@@ -1,4 +1,4 @@
-//! Tests what an adopter hears that did not get most nodes by its deadline.
+//! Tests the error of an adopter that did not get most nodes by its deadline.
 
 use super::adopting_tests::{Message, TestNetwork, kill_between_rounds};
 use super::*;

@@ -17,10 +17,10 @@
 //!
 //! The client does not listen to `+try-failover`. A sentinel that finds no majority sends it again
 //! and again, for up to 10 s each time, and changes nothing. If the client asks a sentinel in that
-//! state (`FailoverStage::Tried`), it may have missed the election. So the failover counts as under
-//! way for [`SILENCE`] from then on, and further answers of that kind do not prolong that. Between
-//! `+elected-leader` and the promotion, a sentinel goes through three states. It enters at most one
-//! of them per turn of its timer, and a turn takes 50 to 100 ms.
+//! state (`FailoverStage::Tried`), the client may have missed the election. So the failover counts
+//! as under way for [`SILENCE`] from then on, and further answers of that kind do not prolong that
+//! time. Between `+elected-leader` and the promotion, a sentinel goes through three states. It
+//! enters at most one of them per turn of its timer, and a turn takes 50 to 100 ms.
 
 use std::time::Duration;
 

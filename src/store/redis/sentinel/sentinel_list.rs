@@ -36,7 +36,7 @@ pub struct SentinelList {
     waiting: VecDeque<FoundSentinel>,
 }
 
-/// Names a sentinel that another one has told of.
+/// Describes a sentinel that another sentinel has named.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundSentinel {
     pub node: RedisAddress,

@@ -23,8 +23,8 @@ local function publish(channel, words)
 end
 
 -- Returns true if the notice to the waiter may have a fence, and the waiter's client listens here.
--- A client that listens at a replica does not count, and its waiter does not get the lease. It gets
--- the notice all the same, so that notice must have no fence.
+-- A client that listens at a replica does not count, and its waiter does not get the lease. That
+-- client gets the notice all the same, so the notice must have no fence.
 local function takes_fence(channel)
   if channel == NO_CHANNEL or channel == LOST_CHANNEL or sub(channel, -1) == NEEDS_REPLICAS then
     return false

@@ -91,8 +91,8 @@ local function hand_on(s, but, trust)
     -- A repair gets the lease until its place would end.
     local left = tonumber(score) < 0 and math.max(tonumber(call('ZSCORE', s.alive, token) or 0) - now_ms, 1)
     local there = exclusive and takes_fence(channel)
-    -- 0 if no client listens, and the server's error if the user may not publish. After an error,
-    -- hand on all the same: waiters also poll by themselves.
+    -- `told` is 0 if no client listens, and the server's error if the user may not publish. After
+    -- an error, hand on all the same: waiters also poll by themselves.
     local told = there or channel ~= NO_CHANNEL and (channel == LOST_CHANNEL and 0 or publish(channel, number))
     if told ~= 0 and exclusive then
       local first, last = reserve((fences(s)), GRANT_FENCES)
