@@ -15,7 +15,9 @@ import { FOR_EVER } from '../support/journal.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
 import { overStores, processStoreNames } from '../support/stores.mjs'
 
-const DEAD_GUARD = fileURLToPath(new URL('fixtures/dead-guard.cjs', import.meta.url))
+const HURT_CHILD = fileURLToPath(new URL('fixtures/hurt-child.cjs', import.meta.url))
+/** With these variables, {@link HURT_CHILD} kills the guard before it can answer. */
+const DEAD_GUARD = ['HURT=leasehold-guard', 'SIGNAL=SIGKILL']
 const SLOW_SUCCESSOR = fileURLToPath(new URL('fixtures/slow-successor.cjs', import.meta.url))
 const NO_FILES = fileURLToPath(new URL('fixtures/no-files.cjs', import.meta.url))
 
@@ -236,7 +238,7 @@ describe('leasehold run without its guard', { timeout: 60_000 }, () => {
 
   test('if the guard ends before it watches, the command behind a gate is not run', { skip }, async (t) => {
     const file = join(temporaryFolder(t), 'ran')
-    const { code, stderr } = await runWith(t, DEAD_GUARD, { command: ['touch', file] })
+    const { code, stderr } = await runWith(t, HURT_CHILD, { env: DEAD_GUARD, command: ['touch', file] })
     assert.equal(existsSync(file), false, 'the command ran')
     assert.equal(code, 71, stderr)
     assert.match(stderr, /^leasehold: "touch" was not run: .*guard.* run it again\n$/)
@@ -293,7 +295,7 @@ describe('leasehold run without its guard', { timeout: 60_000 }, () => {
   })
 
   test('if the guard ends before it watches, the command without a gate is stopped', { skip }, async (t) => {
-    const { code, stderr } = await runWith(t, DEAD_GUARD, { env: [UNGATED], command: ['sleep', '600'] })
+    const { code, stderr } = await runWith(t, HURT_CHILD, { env: [UNGATED, ...DEAD_GUARD], command: ['sleep', '600'] })
     assert.equal(code, 71, stderr)
     assert.match(stderr, /^leasehold: "sleep" was stopped: .*guard.* run it again\n$/)
   })

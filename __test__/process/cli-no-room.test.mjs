@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
 import { CLI, isThere, killIfThere, start } from '../support/cli.mjs'
-import { now, until } from '../support/clock.mjs'
+import { now, sleep, until } from '../support/clock.mjs'
 import { processes } from '../support/contend.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
@@ -38,21 +38,21 @@ function reason() {
  * Runs {@link COMMAND} as that user. Resolves to its store, its leasehold (`first`), its process id
  * (`command`) and its guard.
  */
-async function runAsUser(t, words) {
+async function runAsUser(t, words, command = ['sh', '-c', COMMAND]) {
   const folder = temporaryFolder(t)
   chownSync(folder, USER, USER)
   const store = `sqlite:${join(folder, 'locks.db')}`
-  const run = [process.execPath, CLI, 'run', 'k', '-s', store, ...words, '--', 'sh', '-c', COMMAND]
+  const run = [process.execPath, CLI, 'run', 'k', '-s', store, ...words, '--', ...command]
   const [file, ...args] = [...AS_USER, ...run]
   const first = start(t, file, args)
-  const command = Number((await first.says(/^pid (\d+)$/m))[1])
-  // The command leads a group.
-  atEnd(t, () => killIfThere(-command))
+  const pid = Number((await first.says(/^pid (\d+)$/m))[1])
+  // The process leads a group.
+  atEnd(t, () => killIfThere(-pid))
   const guard = processes().find(({ parent, args }) => parent === first.pid && args.includes('leasehold-guard'))
   // A busy machine starts the successor before the command. Then there is no process to start.
   const early = processes().find(({ args }) => args.endsWith(`successor.js ${guard.pid}`))
   if (early) process.kill(early.pid, 'SIGKILL')
-  return { store, first, command, guard }
+  return { store, first, command: pid, guard }
 }
 
 /** Sets how many processes that user may have at most when the guard starts another process. */
@@ -93,6 +93,26 @@ describe('leasehold run, killed without room for another process', { timeout: 12
   }
 })
 
+describe('leasehold run, killed without room for its successor for a long time', {
+  timeout: 120_000,
+  skip: reason(),
+}, () => {
+  // The guard finds the main process, but not the one in another session.
+  const inSession = `trap '' TERM; for _ in $(seq 60); do sleep 600 & done; echo pid $$; while :; do sleep 0.1; done`
+  const command = `setsid sh -c "$0" & trap 'exit 0' TERM; while :; do wait; done`
+
+  test('the successor starts when there is room again, and ends the process in another session', async (t) => {
+    const running = await runAsUser(t, ['--ttl', '60s', '--grace', '1s'], ['sh', '-c', command, inSession])
+    limit(running.guard, LIMIT)
+    running.first.signal('SIGKILL')
+    // The guard tries to start the successor about once per second.
+    await sleep(15_000)
+    assert.ok(isThere(running.command), 'the guard found the process')
+    limit(running.guard, 1_000)
+    await assertFree(t, running, 30_000)
+  })
+})
+
 describe('leasehold run, stopped after a time without room for another process', {
   timeout: 120_000,
   skip: reason(),
@@ -102,11 +122,14 @@ describe('leasehold run, stopped after a time without room for another process',
     const { first, guard } = running
     const ringer = () =>
       processes().find(({ parent, args }) => parent === guard.pid && args.includes('leasehold-guard'))
-    await until('the guard to wait', ringer)
+    const { pid } = await until('the timer', ringer)
     limit(guard, LIMIT)
-    await until('the guard to find no room', () => !ringer())
+    process.kill(pid, 'SIGKILL')
+    // The guard tries to start another timer after a renewal, which takes a third of the ttl.
+    await sleep(4_000)
+    assert.equal(ringer(), undefined, 'there was room')
     limit(guard, 1_000)
-    await until('the guard to wait again', ringer)
+    await until('another timer', ringer)
     first.signal('SIGSTOP')
     await assertFree(t, running, 20_000)
   })

@@ -151,6 +151,11 @@ export class Child {
     return this.#process.pid
   }
 
+  /** True when the command is gone: see {@link ended}. */
+  get isOver(): boolean {
+    return this.#over
+  }
+
   /** Tells the guard that the lock was renewed. */
   renewed(): void {
     this.#guard?.renewed()
@@ -171,6 +176,7 @@ export class Child {
    */
   #killAfterGrace(): boolean {
     if (this.#over || this.#killAt !== undefined) return false
+    this.#guard?.asked()
     this.#killAt = performance.now() + this.#grace
     if (this.#grace === 0) this.#target?.kill()
     else this.#killer = setTimeout(() => this.#target?.kill(), this.#grace)

@@ -63,10 +63,11 @@ const RENEWED_WITHIN = 125
 // When leasehold is stopped (SIGSTOP)
 //
 // The command goes on, but the script gets no reports, and its `read` does not end. So a subshell,
-// ring, sends SIGURG when the lock is safe for less than 1 s. The signal ends the `read`. ring
-// sends it again every second, because a shell misses a signal that arrives just before its `read`.
-// The script itself can be stopped, too, so ring sends SIGCONT first. If the script was killed,
-// another process may have got its id, so ring ends when it has another parent.
+// ring, sends SIGURG when the lock is safe for less than 1 s. Each report starts another ring: the
+// old one may have been killed or stopped. The signal ends the `read`. ring sends it again every
+// second, because a shell misses a signal that arrives just before its `read`. The script itself
+// can be stopped, too, so ring sends SIGCONT first. If the script was killed, another process may
+// have got its id, so ring ends when it has another parent.
 //
 // If leasehold really is stopped, the script acts as if leasehold were gone. It does so even if the
 // main process of the command is stopped, too (Ctrl-Z): other processes of the command may go on.
@@ -75,8 +76,9 @@ const RENEWED_WITHIN = 125
 // to end.
 //
 // A successor that leasehold started does not see the end of its input, so the script sends SIGURG
-// to it, too. That successor needs time to adopt the lock. So the script counts the lock as safe
-// for longer: for half of the time by which `short` exceeds RENEWED_WITHIN.
+// to it, too: about once per second, because the successor ignores the signal while leasehold runs
+// for a moment, and while it starts. That successor needs time to adopt the lock. So the script
+// counts the lock as safe for longer: for half of the time by which `short` exceeds RENEWED_WITHIN.
 //
 // When the system has no room for a process (pids.max)
 //
@@ -97,14 +99,19 @@ trap '' HUP INT QUIT TERM PIPE USR1
 left=$1 short=$2 folder=$3
 shift 3
 unset target takeover session line stat pid from next safe before successor state start each began spare
-unset rang ringer sleeper over ending asked code
+unset rang ringers sleeper over ending asked code
 found= earlier= renews= now=0 took=0 tries=10
 look() {
   line= pid=\${1#/proc/}
   pid=\${pid%/stat}
   read -r line <"$1" && fields \${line##*) }
 } 2>/dev/null
-fields() { state=$1 start=\${20} code=\${50:-0} && set -- "$3" "$4" && [ "$2" = "$session" ] && [ "$1" != "$session" ]; }
+fields() {
+  state=$1 start=\${20} code=\${50:-0}
+  # If only the first thread of a process has ended, it looks like a zombie and still runs.
+  [ "$state" != Z ] || [ "\${18}" -le 1 ] || state=R
+  set -- "$3" "$4" && [ "$2" = "$session" ] && [ "$1" != "$session" ]
+}
 others() {
   set -- "$1" "$2" 1
   [ -n "$session" ] || return 1
@@ -160,17 +167,29 @@ ring() {
   # If no process can be started to wait, ring at once rather than never.
   [ -n "$over" ] || { kill -CONT "$$"; kill -URG "$$"; }
 }
+# Keeps the old timer until the new one has started: there may be no room for another process.
 arm() {
-  hush
   clock && [ "$safe" -gt 0 ] || return
   set -- $(((safe - now) / 100))
   [ "$1" -ge 1 ] || set -- 1
   [ "$1" -le 60 ] || set -- 60
-  command eval 'ring "$1" &' && ringer=$!
+  command eval 'ring "$1" &' || return
+  set -- "$!"
+  hush
+  ringers="$ringers $1"
 } 2>/dev/null
+# Continues a timer, too: it may be stopped. A timer misses SIGTERM while it starts, so do not wait
+# for its end, and try again at the next call.
 hush() {
-  [ -z "$ringer" ] || kill -TERM "$ringer"
-  ringer=
+  set -- $ringers
+  ringers=
+  for each; do
+    kill -TERM "$each"
+    kill -CONT "$each"
+    look "/proc/$each/stat"
+    [ -n "$line" ] || continue
+    if [ "$state" = Z ]; then wait "$each"; else ringers="$ringers $each"; fi
+  done
 } 2>/dev/null
 halted() {
   state=
@@ -186,6 +205,7 @@ ended() {
 # Nobody may reap a successor that leasehold started.
 runs() {
   [ -n "$successor" ] && kill -CONT "$successor" || return
+  [ -z "$ending" ] || kill -URG "$successor"
   look "/proc/$successor/stat"
   [ -z "$line" ] || [ "$state" != Z ]
 } 2>/dev/null
@@ -203,7 +223,7 @@ while read -r line || { line= && [ -n "$rang" ]; }; do
     safe=\${line%% *}
     [ "$safe" = "$line" ] || asked=1
     echo reported
-    [ -n "$ringer" ] || arm
+    arm
     ;;
   esac
   [ -n "$rang" ] || continue
@@ -212,10 +232,8 @@ while read -r line || { line= && [ -n "$rang" ]; }; do
   halted "$PPID" && ! ended "\${target#-}" && ending=1 && echo ${ENDING} && break
   arm
 done
-hush
 trap '' URG
 [ -z "$ending" ] || [ "$short" -le ${RENEWED_WITHIN} ] || safe=$((safe + (short - ${RENEWED_WITHIN}) / 2))
-[ -z "$ending" ] || [ -z "$successor" ] || kill -URG "$successor" 2>/dev/null
 clock || safe=0
 [ "$safe" -gt 0 ] || safe=$((now + short))
 trap 'renews=1' USR1
@@ -237,13 +255,16 @@ while [ "$left" -gt 0 ] && { kill -0 "$target" 2>/dev/null || others 0 0; }; do
 done
 end
 trap - EXIT
+hush
 # A signal would end "wait".
 trap '' USR1
 while [ "$tries" -gt 0 ]; do
   while runs; do pause; done
   [ -n "$successor" ] && wait "$successor" && break
+  clock || passed $((now + 100))
+  [ "$now" -lt $((safe + short)) ] || tries=1
   pause
   start "$@"
-  tries=$((tries - 1))
+  [ -z "$successor" ] || tries=$((tries - 1))
 done
 `

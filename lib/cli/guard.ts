@@ -55,6 +55,12 @@ export function startsBefore(ttl: number, startup: number): boolean {
   return ttl < SHORT_TTL || startup > ttl * LONG_START
 }
 
+/**
+ * How often to continue a guard or a successor that may be stopped while it starts, in ms. If this
+ * is larger, the command waits longer for a process that was stopped.
+ */
+const CONTINUE_EVERY = 1_000
+
 /** Describes a takeover before its command is started. */
 export interface Held extends Omit<Takeover, 'command'> {
   /** How long leasehold took to start, in ms, without the wait for the lock. */
@@ -125,8 +131,18 @@ export class Guard {
     const isReady = this.#successor?.begin(`${takeover} ${safe}\n`) ?? true
     const { pid, leads } = command
     const target = [leads ? -pid : pid, safe, this.#successor?.pid].join(' ')
-    const answers = await Promise.all([this.#shell.begin(`${target}\n${takeover}\n`), isReady])
-    return answers.every((answered) => answered)
+    const answers = Promise.all([this.#shell.begin(`${target}\n${takeover}\n`), isReady])
+    if (this.#isAsked) this.#tellAsked()
+    const stopped = [this.#shell, this.#successor]
+    // Until the guard watches, nobody else continues a stopped process.
+    const timer = setInterval(() => {
+      for (const each of stopped) each?.continue()
+    }, CONTINUE_EVERY)
+    try {
+      return (await answers).every((answered) => answered)
+    } finally {
+      clearInterval(timer)
+    }
   }
 
   /**
@@ -134,37 +150,49 @@ export class Guard {
    * killed, or had no room for a process), starts another guard.
    */
   renewed(): void {
-    if (this.#shell.isGone && !this.#isEnding) this.#restart()
+    if ((this.#shell.isGone || this.#successor?.isGone) && !this.#isEnding) this.#restart()
     else this.#report()
   }
 
   #restart(): void {
     // The command has yet to start, or is over: there is nothing to watch.
     if (this.#command === undefined) return
-    // The old successor reports its renewals to the old shell.
-    this.#successor?.dismiss()
-    this.#successor = undefined
+    // A successor tells its renewals to the shell that it was started for.
+    const old = [this.#shell, this.#successor]
     try {
       this.#start()
     } catch {
       // Try again after the next renewal.
       return
     }
-    this.watch(this.#command)
-    if (this.#isAsked) this.#report()
+    this.watch(this.#command).then(() => {
+      for (const each of old) each?.dismiss()
+    })
   }
 
   #report(): void {
     const safe = this.#safeUntil()
     if (safe === 0) return
-    this.#shell.report(this.#isAsked ? `${safe} ${ASKED}` : String(safe))
+    this.#shell.report(this.#safeWords())
     this.#successor?.report(String(safe))
   }
 
-  /** Reports to the shell that a signal asked the command to end. */
+  /**
+   * Reports to the shell that this process asked the command to end, or passed on a signal that
+   * does. Does not wait for the answer to the last report: this process may be stopped by then.
+   */
   asked(): void {
+    if (this.#isAsked) return
     this.#isAsked = true
-    this.#report()
+    if (this.#command !== undefined) this.#tellAsked()
+  }
+
+  #tellAsked(): void {
+    if (this.#safeUntil() > 0) this.#shell.urge(this.#safeWords())
+  }
+
+  #safeWords(): string {
+    return this.#isAsked ? `${this.#safeUntil()} ${ASKED}` : String(this.#safeUntil())
   }
 
   /**

@@ -213,7 +213,10 @@ async function runWith(
     why ??= { error, isLoss }
     child?.stop()
   }
-  const lost = () => {
+  const lost = async () => {
+    // If this process was stopped, the command may have ended by itself meanwhile.
+    await polled()
+    if (child?.isOver) return
     const loss = lease.signal.reason as LockLostError
     stop(new CliError(Exit.Lost, `the lock was lost while the command ran: ${loss.message}`, { cause: loss }), true)
     tell('lost', { reason: loss.reason }, `lost (${loss.reason}): stopping the command`)
@@ -226,7 +229,9 @@ async function runWith(
     stop(new CliError(Exit.Lost, `${until} ${quoted(key)} was about to end: ${what}; run it again`))
   }
   // The lease has no `maxHold`, because it would then end while the command still cleans up.
-  const overdue = () => {
+  const overdue = async () => {
+    await polled()
+    if (child?.isOver) return
     const [limit, name] = [formatDuration(maxHold as number), quoted(key)]
     const message = runs
       ? `stopped the command: it held ${name} for ${limit} (--max-hold)`

@@ -86,11 +86,21 @@ export class StandBy {
     this.#process.stdin.write(`${line}\n`)
   }
 
+  /** Sends a line at once. Do so rarely: the process may be stopped, and its pipe fill up. */
+  urge(line: string): void {
+    if (this.#process.stdin?.writable) this.#process.stdin.write(`${line}\n`)
+  }
+
+  /** Continues the process, which a signal may have stopped. */
+  continue(): void {
+    this.#process.kill('SIGCONT')
+  }
+
   /** Tells the process that the command has ended, or could not be started. */
   dismiss(): void {
     this.#process.stdin?.end(`${OVER}\n`)
-    // A stopped process would stay for ever: no other process continues it.
-    this.#process.kill('SIGCONT')
+    // Nobody else continues a stopped process.
+    this.continue()
     // The open pipe would keep this process alive until the other one has ended.
     this.#process.stdout?.destroy()
   }

@@ -25,7 +25,10 @@ export const OVER = 'over'
 /** The line that the guard prints when it ends the command because leasehold was stopped. */
 export const ENDING = 'ending'
 
-/** Follows the time in a report to the guard after a signal has asked the command to end. */
+/**
+ * Follows the time in a report to the guard after leasehold or a signal has asked the command to
+ * end.
+ */
 export const ASKED = 'asked'
 
 /** Encodes a takeover as one line that any shell reads and prints unchanged. */
