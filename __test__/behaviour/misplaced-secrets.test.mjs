@@ -22,6 +22,16 @@ const URLS = [
   // The login is longer than what messages show of a name.
   `redis://${'x'.repeat(60)}:${SECRET}${'x'.repeat(60)}@host`,
 ]
+/** URLs of other servers, or with a secret in the query. */
+const OTHER_URLS = [
+  `keydb://:a/${SECRET}@host`,
+  `keydb://:a@${SECRET}/${SECRET}@host`,
+  `cache_redis://:a/${SECRET}@host`,
+  `http://app:a/${SECRET}@host`,
+  `redis://host?password=${SECRET}`,
+  `https://host/?a=1&access_token=a ${SECRET}`,
+  `jdbc:sqlserver://host;password=${SECRET}`,
+]
 
 function open(t) {
   const locks = createLockClient('memory:misplaced-secrets')
@@ -48,7 +58,13 @@ function thrown(call) {
 describe('misplaced secrets', { timeout: 60_000 }, () => {
   test('a time zone that may be a secret is not shown', (t) => {
     const locks = open(t)
-    for (const timeZone of [...URLS, `app:${SECRET}@host`, `-----BEGIN PRIVATE KEY-----\n${SECRET}`]) {
+    for (const timeZone of [
+      ...URLS,
+      `app:${SECRET}@host`,
+      `redis%3A%2F%2F:${SECRET}%40host`,
+      `redis%3A%2F%2Fhost`,
+      `-----BEGIN PRIVATE KEY-----\n${SECRET}`,
+    ]) {
       const error = thrown(() => locks.schedule('n', '@daily', noop, { timeZone }))
       assert.equal(error.code, 'ERR_INVALID_ARG_VALUE')
       assert.match(error.message, /"timeZone" option.* Received a text that is not shown, because it may contain a pa/)
@@ -91,7 +107,7 @@ describe('misplaced secrets', { timeout: 60_000 }, () => {
 
   test('a message shows no login in a key, and `key` has the whole key', async (t) => {
     const locks = open(t)
-    for (const key of URLS) {
+    for (const key of [...URLS, ...OTHER_URLS]) {
       const lease = await locks.acquire(key)
       await assert.rejects(locks.acquire(key, { wait: 0 }), (error) => {
         assert.ok(!error.message.includes(SECRET), error.message)
@@ -104,7 +120,7 @@ describe('misplaced secrets', { timeout: 60_000 }, () => {
 
   test('a message shows no login in an id of once()', async (t) => {
     const locks = open(t)
-    for (const id of [...URLS, `https://app:${SECRET}@host/hook`]) {
+    for (const id of [...URLS, ...OTHER_URLS, `https://app:${SECRET}@host/hook`]) {
       let release
       const first = locks.once('task', id, () => new Promise((resolve) => (release = resolve)))
       await until('the work to begin', () => release !== undefined)
@@ -123,7 +139,14 @@ describe('misplaced secrets', { timeout: 60_000 }, () => {
 
   test('a message shows a key without a login as it is', async (t) => {
     const locks = open(t)
-    for (const key of ['https://example.com/@user', 'user@example.com', 'https://host/a?b=c@d', 'redis://host/0']) {
+    for (const key of [
+      'https://example.com/@user',
+      'https://example.com:8080/@user',
+      'https://[::1]:80/@user',
+      'user@example.com',
+      'https://host/a?b=c@d&author=me&keyword=x',
+      'redis://host/0',
+    ]) {
       await locks.acquire(key)
       await assert.rejects(locks.acquire(key, { wait: 0 }), ({ message }) => message.includes(`"${key}"`))
     }

@@ -1,7 +1,7 @@
 // Escapes text from other programs, so that it can't control a terminal. Native code does the same
 // with the text that servers send: see src/store/printable.rs.
 
-import { keyWithoutLogins } from './without-logins'
+import { keyWithoutSecrets } from './without-logins'
 
 /** Matches control characters, line separators, and marks that change the direction of text. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern has to match them
@@ -21,12 +21,12 @@ export function printableJson(value: unknown): string {
 }
 
 /**
- * Returns a key as messages show it: quoted, on one line, without the login of a URL, and of at
- * most 80 characters.
+ * Returns a key as messages show it: quoted, on one line, without the login of a URL and
+ * the secrets in its query, and of at most 80 characters.
  */
 export function quote(key: string): string {
-  // Look for logins first: a cut could remove the `@` that shows where a password is.
-  const shown = keyWithoutLogins(key)
+  // Look for secrets first: a cut could remove the `@` that shows where a password is.
+  const shown = keyWithoutSecrets(key)
   return printableJson(shown.length > 80 ? `${shown.slice(0, 79)}…` : shown)
 }
 

@@ -3,8 +3,8 @@
 
 import { quote } from './printable'
 
-/** Matches text that only a store, a login or a secret contains. */
-const SECRET = /:\/\/|@|-----BEGIN/
+/** Matches text that only a store, a login or a secret contains. A URL may be encoded. */
+const SECRET = /:\/\/|@|%40|%3a%2f%2f|-----BEGIN/i
 
 /** Returns whether a text may be a secret, or contain one. */
 export const mayBeSecret = (text: string): boolean => SECRET.test(text)

@@ -1,5 +1,5 @@
-// Hides the passwords of URLs in text of other code, such as an error that a user's work throws.
-// Errors of this library have none.
+// Hides the passwords of URLs, in text of other code, such as an error that a user's work throws,
+// and in names that users choose. Errors of this library have none.
 
 /**
  * The most characters of a text that are looked at; the rest is left out. If this is larger, a huge
@@ -8,28 +8,73 @@
 const MOST = 20_000
 
 /**
- * Matches the login of a URL, which may have a `/` in it. Leaves out `file:` URLs: they have no
- * login, and their path may have an `@`.
+ * Matches the login of a URL in a word, which may have a `/` in it. Leaves out `file:///`: the path
+ * may have an `@`.
  */
-const LOGIN = /\b(?!file:)([a-z][a-z0-9+.-]{0,30}:\/\/)\S{0,1000}@/gi
-/** Matches a value in the query of a URL that may be a secret. */
-const SECRET = /([?&](?:auth|pass|pwd|secret|token)\w{0,30}=)[^\s&]*/gi
+const LOGIN = /(?<=:\/\/)(?<!(?<![\w+.-])file:\/\/(?=\/)).*@/is
+/**
+ * Matches the login of a URL in a line, with blanks in the password. A port, as in
+ * `redis://host:6379`, begins no password.
+ */
+const LOGIN_WITH_BLANKS = /(?<=:\/\/)(?::|[^\s:/?#@[]+:(?!\d{1,5}(?!\w)))[^@]*@(?:\S*@)?/g
+
+/** Matches a name and a value in the query of a URL, or in its fragment. The value has no blank. */
+const QUERY_IN_TEXT = /([?&;#])([\w.-]+)=[^\s&]*/g
+/** Matches the same in a key, where the value may have blanks. */
+const QUERY_IN_KEY = /([?&;#])([\w.-]+)=[^&]*/g
+/** Matches the name of a value that may be a secret. */
+const SECRET =
+  /auth(?!ors?$)|pass|pwd|secret|token|credential|signature|^(?:pw|sig|key)$|(?:api|access|private)[_.-]?key/i
 
 /**
  * Matches the login of a URL in a key. In most URLs, an `@` behind the first `/`, `?` or `#`
- * belongs to no login. In the URL of a store, the password may have these characters without
- * being encoded, so the match ends at the last `@`. In the key of an id of once(), the first `@`
- * may be that of `@once:`, right behind a host. The id has `%40` for each `@`, so the match may
- * also end at a `%40`.
+ * belongs to no login. In the URL of a store, and in a URL with a password in place of a port, the
+ * password may have these characters without being encoded, so the match ends at the last `@`. In
+ * the key of an id of once(), the first `@` may be that of `@once:`, right behind a host. The id
+ * has `%40` for each `@`, so the match may also end at a `%40`.
  */
 const LOGIN_IN_KEY =
-  /(?<=(?:redis|valkey|postgres)[a-z+-]*:\/\/).*(?:@|%40)|(?<=:\/\/)(?![^/?#:@]+@once:[^@{}]+$)[^/?#]*(?:@|%40)/gis
+  /(?<=(?:redis|valkey|postgres)[a-z+-]*:\/\/).*(?:@|%40)|(?<=:\/\/)(?::.*|(?![^/?#:@]+@once:$)[^/?#]*|[^/?#:@[]+:(?!\d+[/?#]).*)(?:@|%40)/gis
+/** Matches the id of once() at the end of its key. */
+const ID = /(?<=@once:)[^@{}]+$/
+/**
+ * Matches the part of a name that may have a login. Behind this part, a search for the end of a
+ * login would fail at each `://`, in a time that grows with the square of the length.
+ */
+const UNTIL_AT = /^.*(?:@once:$|@|%40)/s
 
 /** Returns a key, or another name that users choose, without the logins of URLs in it. */
-export const keyWithoutLogins = (key: string): string =>
-  // Without an @, the pattern would take a time that grows with the square of the length.
-  /@|%40/.test(key) ? key.replace(LOGIN_IN_KEY, '…@') : key
-
-export function withoutLogins(text: string): string {
-  return text.slice(0, MOST).replace(LOGIN, '$1…@').replace(SECRET, '$1…')
+export function keyWithoutLogins(key: string): string {
+  const [id = ''] = ID.exec(key) ?? []
+  return nameWithoutLogins(key.slice(0, key.length - id.length)) + nameWithoutLogins(id)
 }
+
+function nameWithoutLogins(name: string): string {
+  const [head = ''] = UNTIL_AT.exec(name) ?? []
+  return head.replace(LOGIN_IN_KEY, '…@') + name.slice(head.length)
+}
+
+/** Returns a key as {@link keyWithoutLogins} does, also without the secrets in queries of URLs. */
+export const keyWithoutSecrets = (key: string): string => keyWithoutLogins(key).replace(QUERY_IN_KEY, hideSecret)
+
+/** Returns a text of other code without the logins of URLs, and the secrets in their queries. */
+export function withoutLogins(text: string): string {
+  if (text.length <= MOST) return wholeWithoutLogins(text)
+  // The end may be inside a login. With an `@`, it is a login as others.
+  return wholeWithoutLogins(`${text.slice(0, MOST)}@`).replace(/@$/, '')
+}
+
+const wholeWithoutLogins = (text: string): string =>
+  text
+    .replace(/\S+/g, (word) => hideUntilAt(word, LOGIN))
+    .replace(/.+/g, (line) => hideUntilAt(line, LOGIN_WITH_BLANKS))
+    .replace(QUERY_IN_TEXT, hideSecret)
+
+/** Hides what matches in front of the last `@`. See {@link UNTIL_AT} for the reason. */
+function hideUntilAt(text: string, pattern: RegExp): string {
+  const end = text.lastIndexOf('@') + 1
+  return text.slice(0, end).replace(pattern, '…@') + text.slice(end)
+}
+
+const hideSecret = (whole: string, before: string, name: string): string =>
+  SECRET.test(name) ? `${before}${name}=…` : whole
