@@ -306,7 +306,13 @@ describe('leasehold run', { timeout: 120_000 }, () => {
   test('the error of a command that is not found hides what may be a password', async (t) => {
     for (const [word, shown] of [
       ['PGPASSWORD=hunter2', /no command "PGPASSWORD=…" was found; set variables before leasehold/],
+      [' PGPASSWORD=hunter2', /no command "PGPASSWORD=…" was found; set variables before leasehold/],
+      ['env PGPASSWORD=hunter2 ./job', /no command "env…" was found\n/],
+      ['mysqldump -phunter2 db', /no command "mysqldump…" was found\n/],
+      ['./job\t--token=hunter2', /no command ".\/job…" was found\n/],
+      ['--password=hunter2', /no command "--password=…" was found\n/],
       ['redis://:hunter2@host', /no command "redis:\/\/…@host" was found/],
+      ['redis://:correct hunter2@host', /no command "redis:\/\/…@host" was found/],
     ]) {
       const { code, stderr } = await run(t, ['run', 'k', '-s', sqlite(t), '--', word, 'true'])
       assert.equal(code, 127, stderr)
