@@ -155,6 +155,16 @@ describe('leasehold on a terminal', { timeout: 60_000, skip }, () => {
     assert.deepEqual([code, signal], [0, null])
   })
 
+  test('watch ends the bold head of a table that is wider than the terminal', async (t) => {
+    const { locks, env } = open(t)
+    await locks.acquire('x'.repeat(100))
+    const watching = onTerminal(t, ['watch', '--looks', '1'], { ...env, NO_COLOR: '' })
+    const { code } = await within('the end of leasehold', watching.ended)
+    assert.equal(code, 0)
+    const head = watching.stdout.split('\r\n').find((line) => line.includes('KEY'))
+    assert.equal(head, `\u001b[1m${'KEY'.padEnd(69)}…\u001b[0m`)
+  })
+
   test('if a nested leasehold is killed, the lock stays held until its command is gone, too', {
     skip: process.platform !== 'linux' && 'other systems do not show the processes of a command',
   }, async (t) => {

@@ -46,10 +46,14 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   return [paint('bold', line(head)), ...rows.map(line)].join('\n')
 }
 
-/** Cuts a line to the width of the terminal. */
+/** Matches the text of a line, behind the code of {@link paint} and in front of its end. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the codes begin with one
+const TEXT = /(?<=^(?:\u001b\[\d+m)?)[^\u001b]+/
+
+/** Cuts a line, which may be painted as a whole, to the width of the terminal. */
 export function cut(line: string, stream: WriteStream): string {
   const width = stream.columns || 80
-  return line.length > width ? `${line.slice(0, width - 1)}…` : line
+  return line.replace(TEXT, (text) => (text.length > width ? `${text.slice(0, width - 1)}…` : text))
 }
 
 /** Returns one JSON document, or one line of several. */
