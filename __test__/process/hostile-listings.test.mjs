@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { startChild } from '../support/child.mjs'
+import { run } from '../support/cli.mjs'
 import { sleep } from '../support/clock.mjs'
 import { bulk, list, startFakeRedis } from '../support/fake-redis.mjs'
 import { holdersOf } from '../support/healthy-leases.mjs'
@@ -130,6 +131,23 @@ describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280
     assert.equal(listed.error, undefined, listed.error?.message)
     assert.ok(listed.count > 1_000 && listed.longest < 1_000, `${listed.count} locks, ${listed.longest} characters`)
     assert.equal(listed.complete, false)
+  })
+
+  test('ls, inspect and watch show a lock without leases', async (t) => {
+    const port = await startFakeRedis(t, {
+      SCAN: () => list(bulk('0'), list(bulk('lock:k'))),
+      EVALSHA: inspected(() => lock([])),
+    })
+    const store = ['--store', `redis://127.0.0.1:${port}`]
+    for (const [words, shown] of [
+      [['ls'], /^k +alone +- +- +- +0$/m],
+      [['inspect', 'k'], /^"k" is held\nnobody waits for it$/m],
+      [['watch', '--looks', '1'], /"k" held by -, fence -, 0 waiting$/m],
+    ]) {
+      const { stdout, stderr } = await run(t, [...words, ...store])
+      assert.match(stdout, shown, stderr)
+      assert.doesNotMatch(stdout, /Infinity|undefined/)
+    }
   })
 
   test('memory stays bounded if locks have many waiters with long names', async (t) => {

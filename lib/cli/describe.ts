@@ -15,16 +15,19 @@ export function isRemembered(key: string, { leases }: api.LockInfo): boolean {
 
 /**
  * Returns the names of the holders; of more than two holders, the first name and the number of the
- * others.
+ * others. Returns - if the store names no lease.
  */
 export function holdersOf({ leases }: api.LockInfo): string {
   const names = leases.map(({ holder }) => (holder === null ? '(another library)' : plain(holder)))
-  return names.length > 2 ? `${names[0]} and ${names.length - 1} more` : names.join(', ')
+  return names.length > 2 ? `${names[0]} and ${names.length - 1} more` : names.join(', ') || '-'
 }
 
-/** Returns when the last of the leases ends unless it is renewed. */
+/**
+ * Returns when the last of the leases ends unless it is renewed. Returns - if the store names none.
+ */
 export function remainingOf({ leases }: api.LockInfo): string {
   const ends = leases.map(({ remaining }) => remaining ?? Number.POSITIVE_INFINITY)
+  if (ends.length === 0) return '-'
   const last = Math.max(...ends)
   return last === Number.POSITIVE_INFINITY ? 'for ever' : formatDuration(last)
 }
