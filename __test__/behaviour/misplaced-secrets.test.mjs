@@ -162,12 +162,35 @@ describe('misplaced secrets', { timeout: 60_000 }, () => {
   })
 
   test('a memory: or sqlite: store with the URL of a server as its name is refused', () => {
-    for (const url of URLS) {
+    for (const url of [
+      ...URLS,
+      `redis:/:${SECRET}@host`,
+      `redis::${SECRET}@host`,
+      `redis:\\\\:${SECRET}@host`,
+      `redis:%2F%2F:${SECRET}@host`,
+      `redis://:${SECRET}%40host`,
+      `redis%3A%2F%2F:${SECRET}%40host`,
+      `redis%3a%2f%2fapp%3a${SECRET}%40host`,
+      `redis://host?password=${SECRET}`,
+      `app:${SECRET}@host:6379`,
+    ]) {
       for (const scheme of ['memory', 'sqlite']) {
         const error = thrown(() => createLockClient(`${scheme}:${url}`))
         assert.equal(error.code, 'ERR_INVALID_ARG_VALUE')
         assertHidden(error)
       }
     }
+  })
+
+  test('a memory: or sqlite: store may have an @ in its name', async () => {
+    const stores = [
+      'memory:ann@example.com',
+      'memory:a%40b:c',
+      'memory:http://host',
+      'sqlite:/tmp/a@b.db',
+      'sqlite:/tmp/12:30/a@b.db',
+      'sqlite:C:\\Users\\a@b\\x.db',
+    ]
+    for (const store of stores) await createLockClient(store).close()
   })
 })

@@ -46,7 +46,7 @@ impl StoreSpec {
         }
         let spec = match scheme.as_str() {
             "memory" if rest.is_empty() => Err("memory: needs a name, as in memory:jobs".into()),
-            "memory" if has_login(rest) => {
+            "memory" if has_login(rest, &[]) => {
                 Err("a memory: store has no user, password or host: write memory:NAME, or a server's URL"
                     .into())
             }
@@ -212,9 +212,19 @@ fn after_slashes(scheme: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns true if `text` contains a URL that may have a login. The password may have a `/`.
-fn has_login(text: &str) -> bool {
-    text.split_once("://").is_some_and(|(_, rest)| rest.contains('@'))
+/// Returns true if `text` contains a URL that may have a password in its login or its query, or
+/// what may be a login without a scheme. The password of a URL may have a `/`. Elsewhere, one of
+/// the `separators` ends a login: in a path, a `:` and an `@` may be in the names of different
+/// directories.
+fn has_login(text: &str, separators: &[char]) -> bool {
+    // The URL may be encoded, because it was a part of another one.
+    let text = text.replace("%3A", ":").replace("%3a", ":").replace("%2F", "/").replace("%2f", "/");
+    let text = text.replace("%40", "@");
+    let follows = |text: &str, before: &str, sign: char| {
+        text.split_once(before).is_some_and(|(_, rest)| rest.contains(sign))
+    };
+    let url = text.split_once("://").map_or("", |(_, url)| url);
+    url.contains('@') || follows(url, "?", '=') || text.split(separators).any(|part| follows(part, ":", '@'))
 }
 
 /// Returns an absolute path, which is the same for all ways to name the file's directory. An empty
@@ -235,7 +245,7 @@ fn sqlite_path(given: &str) -> Result<PathBuf, String> {
     let rest = given.strip_prefix("//");
     // A password would be in all messages about the file.
     if rest.is_some_and(|rest| rest.split('/').next().is_some_and(|host| host.contains('@')))
-        || has_login(given)
+        || has_login(given, &['/', '\\'])
     {
         return Err("a lock file has no user, password or host: write sqlite:/PATH, or a server's URL".into());
     }
@@ -283,15 +293,38 @@ mod tests {
             let message = StoreSpec::parse(url, &Access::default()).expect_err(url);
             assert!(message.contains("write sqlite:/PATH") && !message.contains("secret"), "{message}");
         }
-        for url in ["memory:redis://:secret@host", "memory:jobs at rediss://u:se/secret@host"] {
+        for url in [
+            "memory:redis://:secret@host",
+            "memory:jobs at rediss://u:se/secret@host",
+            "memory:redis:/:se/secret@host",
+            "memory:redis://:secret%40host",
+            "memory:redis%3a%2f%2fu%3Asecret%40host",
+            "memory:redis://host?password=secret",
+            "memory:app:secret@host:6379",
+        ] {
             let message = StoreSpec::parse(url, &Access::default()).expect_err(url);
             assert!(message.contains("write memory:NAME") && !message.contains("secret"), "{message}");
         }
-        for url in ["sqlite:redis://:secret@host", "sqlite:/tmp/redis://u:se/secret@host"] {
+        for url in [
+            "sqlite:redis://:secret@host",
+            "sqlite:/tmp/redis://u:se/secret@host",
+            "sqlite:redis:/:secret@host",
+            r"sqlite:redis:\\:secret@host",
+            "sqlite:redis%3A%2F%2F:se/secret%40host",
+            "sqlite:redis://host?password=secret",
+            "sqlite:app:secret@host:6379",
+        ] {
             let message = StoreSpec::parse(url, &Access::default()).expect_err(url);
             assert!(message.contains("write sqlite:/PATH") && !message.contains("secret"), "{message}");
         }
-        for url in ["memory:a@b", "memory:http://host", "sqlite:/tmp/a@b.db"] {
+        for url in [
+            "memory:a@b",
+            "memory:a%40b:c",
+            "memory:http://host",
+            "sqlite:/tmp/a@b.db",
+            "sqlite:/tmp/12:30/a@b.db",
+            r"sqlite:C:\Users\a@b\x.db",
+        ] {
             assert!(StoreSpec::parse(url, &Access::default()).is_ok(), "{url}");
         }
         for (url, like) in [
