@@ -128,9 +128,9 @@ impl Engine {
 
 /// The number of tasks after which the runtime looks at its sockets and timers, while tasks are
 /// ready. If this is larger, a server that sends without end delays the renewals at other stores,
-/// although each connection pauses after 2 ms of reading. If it is smaller, the runtime asks the
-/// system more often: at 3, an acquire and a release over three nodes make 16 such calls in place
-/// of 6.
+/// although the connections of its store pause after 2 ms of reading. If it is smaller, the runtime
+/// asks the system more often: at 3, an acquire and a release over three nodes make 16 such calls
+/// in place of 6.
 const EVENT_INTERVAL: u32 = 16;
 
 /// Returns a runtime that stays on this thread.

@@ -1,4 +1,4 @@
-//! Counts the memory that the connections of one store make the client use.
+//! Counts the memory and the time that the connections of one store make the client use.
 //!
 //! All connections of a store share one budget: a cluster map or a sentinel can make the client
 //! open many of them. A [`ConnectionBudget`] counts what one connection has taken of it:
@@ -14,10 +14,15 @@
 //!
 //! The real memory is less than twice what is charged, so the connections of a store take at most
 //! about 70 MB.
+//!
+//! The connections also share one [`ReadTurn`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use tokio::time::Instant;
+
+use super::read_turn::ReadTurn;
 use super::reply_scanner::{ByteLimits, Excess, ReplyScanner};
 
 /// The memory, in bytes, of what a store's connections may receive before the client takes it. If
@@ -28,18 +33,26 @@ pub const ROOM: ByteLimits = ByteLimits { replies: 32 << 20, pushes: 16 << 20 };
 /// take room in large clusters until the connections end.
 const FREE_BUFFER: u64 = 16 << 10;
 
-/// What is left for the connections of a store, in bytes. All of them run in one thread. The
-/// numbers are atomic only because redis-rs needs a stream that can be sent to other threads.
+/// What is left for the connections of a store, in bytes, and their turn. All of them run in one
+/// thread. The numbers are atomic, and the turn has a lock, only because redis-rs needs a stream
+/// that can be sent to other threads.
 #[derive(Debug)]
 pub struct Budget {
     replies: AtomicU64,
     pushes: AtomicU64,
+    turn: Mutex<ReadTurn>,
 }
 
 impl Budget {
     /// Returns a budget from which nothing has been taken.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { replies: ROOM.replies.into(), pushes: ROOM.pushes.into() })
+        let turn = Mutex::new(ReadTurn::new(Instant::now()));
+        Arc::new(Self { replies: ROOM.replies.into(), pushes: ROOM.pushes.into(), turn })
+    }
+
+    /// Returns the turn of the store's connections to read.
+    pub fn turn(&self) -> MutexGuard<'_, ReadTurn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn left(&self) -> ByteLimits {

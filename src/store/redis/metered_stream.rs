@@ -3,81 +3,83 @@
 //! redis-rs keeps replies until the last one of a pipeline is there, and messages until the client
 //! takes them. [`MeteredStream`] sits between the socket and redis-rs and scans what arrives. If
 //! the server exceeds a limit, reading fails and the connection ends. The connections of a store
-//! share its [`budget`](super::budget).
+//! share its [`budget`](super::budget), and take turns to read.
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::budget::{ConnectionBudget, ROOM};
 use super::dial::Stream;
+use super::read_turn::{Permit, ReaderId};
 use super::reply_scanner::{Excess, MOST_DEPTH, MOST_LINE, MOST_STRING, ReplyScanner};
 
 /// The most bytes per read. redis-rs parses all bytes of a read before other tasks run: about 4 ms
 /// for short messages in a build without optimization. If this is larger, other stores wait for
 /// longer; if it is smaller, long replies take more system calls.
 const MOST_READ: usize = 4 << 10;
-/// How long a connection reads and parses in a row before it pauses for as long. The time is
-/// measured, because the same bytes take longer to parse in a slower build, or on a busy machine.
-/// If this is larger, other stores wait for longer; if it is smaller, long replies take longer.
-const MOST_TIME_IN_A_ROW: Duration = Duration::from_millis(2);
-/// The longest pause. If this is larger, a process that was suspended during a read continues
-/// later; if it is smaller, a server that sends without end takes more than half of the time of the
-/// engine's thread on a busy machine.
-const MOST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A stream that scans its input.
 pub struct MeteredStream {
     stream: Stream,
     scanner: ReplyScanner,
     connection_budget: Arc<ConnectionBudget>,
-    turn: ReadTurn,
-    /// The pause after a long turn. Without it, a server that sends without end keeps the engine's
-    /// thread busy. A renewal at another store takes several steps, each of which would wait for
-    /// one more turn, and on a busy machine the system prefers threads that sleep.
+    reader: ReaderId,
+    /// The bytes of the last read, and when it ended. The client parses them before it reads again.
+    last_read: Option<(usize, Instant)>,
+    /// The pause until the next turn.
     pause: Option<Pin<Box<Sleep>>>,
-}
-
-/// What the stream has read since it last paused, or since it last had nothing to read.
-#[derive(Default)]
-struct ReadTurn {
-    bytes: usize,
-    /// When the first bytes were parsed. Most turns read few bytes, and need no clock.
-    long_since: Option<Instant>,
-}
-
-impl ReadTurn {
-    /// Returns how long the stream has to pause before the next read.
-    fn pause(&mut self) -> Option<Duration> {
-        if self.bytes < MOST_READ / 2 {
-            return None;
-        }
-        let took = self.long_since.get_or_insert_with(Instant::now).elapsed();
-        (took >= MOST_TIME_IN_A_ROW).then(|| took.min(MOST_PAUSE))
-    }
 }
 
 impl MeteredStream {
     /// Checks what `stream` receives from now on, and counts it in `connection_budget`. The next
     /// byte must begin a reply.
     pub fn new(stream: Stream, connection_budget: Arc<ConnectionBudget>) -> Self {
+        let reader = connection_budget.budget().turn().new_reader();
         Self {
             stream,
             scanner: ReplyScanner::default(),
             connection_budget,
-            turn: ReadTurn::default(),
+            reader,
+            last_read: None,
             pause: None,
+        }
+    }
+
+    /// Returns `Pending` while the connection may not read, so that the other stores get their
+    /// part of the time.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let mut turn = self.connection_budget.budget().turn();
+            let last_read = self.last_read.take();
+            if last_read.is_none() && turn.is_free() {
+                return Poll::Ready(());
+            }
+            let now = Instant::now();
+            if let Some((bytes, began)) = last_read {
+                turn.charge(bytes, began, now);
+            }
+            let permit = turn.ask(self.reader, now, cx.waker());
+            drop(turn);
+            self.pause = match permit {
+                Permit::Now => return Poll::Ready(()),
+                Permit::WhenWoken => return Poll::Pending,
+                Permit::After(pause) => Some(Box::pin(sleep(pause))),
+            };
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+            }
         }
     }
 }
 
 impl Drop for MeteredStream {
     fn drop(&mut self) {
+        self.connection_budget.budget().turn().leave(self.reader);
         // The client may keep the count for longer than the connection lasts.
         self.connection_budget.ended();
     }
@@ -89,14 +91,7 @@ impl AsyncRead for MeteredStream {
         if let Some(excess) = me.connection_budget.excess() {
             return Poll::Ready(Err(io::Error::new(ErrorKind::InvalidData, excess.to_string())));
         }
-        if let Some(pause) = me.turn.pause() {
-            me.turn = ReadTurn::default();
-            me.pause = Some(Box::pin(sleep(pause)));
-        }
-        if let Some(pause) = &mut me.pause {
-            ready!(pause.as_mut().poll(cx));
-            me.pause = None;
-        }
+        ready!(me.poll_turn(cx));
         let before = buf.filled().len();
         let stream = Pin::new(&mut me.stream);
         let read = if buf.remaining() <= MOST_READ {
@@ -108,12 +103,9 @@ impl AsyncRead for MeteredStream {
             buf.advance(count);
             read
         };
-        if read.is_pending() {
-            me.turn = ReadTurn::default();
-        }
         ready!(read)?;
         let news = &buf.filled()[before..];
-        me.turn.bytes += news.len();
+        me.last_read = Some((news.len(), Instant::now()));
         let end = me.connection_budget.charge(&mut me.scanner, |scanner, room| scanner.read(news, room));
         if let Err((good, excess)) = end {
             // Hand on the good bytes first. Zero bytes without an error would mean the end of the

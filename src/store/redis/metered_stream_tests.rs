@@ -1,47 +1,60 @@
-//! Tests of how long a connection keeps the engine's thread.
+//! Tests of how long the connections of a store keep the engine's thread.
 
 use std::task::Waker;
+use std::time::Duration;
 
 use tokio::io::{join, sink};
 use tokio::runtime::Builder;
 use tokio::time::advance;
 
 use super::super::budget::Budget;
+use super::super::read_turn::MOST_TIME_IN_A_ROW;
 use super::*;
 
 /// Sends one short reply after the other, without end.
-struct Endless;
+struct Endless {
+    /// True if the stream has nothing to read after each read.
+    rests: bool,
+    has_more: bool,
+}
 
 impl AsyncRead for Endless {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        me.has_more = !me.rests || !me.has_more;
+        if !me.has_more {
+            return Poll::Pending;
+        }
         buf.put_slice(&b":1\r\n".repeat(buf.remaining() / 4));
         Poll::Ready(Ok(()))
     }
 }
 
-/// Reads until the stream pauses, with a buffer of `room` bytes, and works for `work` after each
-/// read. Returns the bytes of each read.
-fn reads_in_a_row(stream: &mut MeteredStream, room: usize, work: Duration) -> Vec<usize> {
+/// Reads until the stream pauses or has nothing to read, at most `most` times, with a buffer of
+/// `room` bytes. Works for `work` after each read. Returns the bytes of each read.
+async fn reads_in_a_row(stream: &mut MeteredStream, room: usize, work: Duration, most: usize) -> Vec<usize> {
     let mut reads = Vec::new();
     let mut bytes = vec![0; room];
-    loop {
+    while reads.len() < most {
         let mut buf = ReadBuf::new(&mut bytes);
         match Pin::new(&mut *stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut buf) {
             Poll::Ready(read) => read.unwrap(),
-            Poll::Pending => return reads,
+            Poll::Pending => break,
         }
         reads.push(buf.filled().len());
         // The client takes the replies that were read.
         stream.connection_budget.answered();
-        std::thread::sleep(work);
+        advance(work).await;
     }
+    reads
 }
 
-fn endless() -> MeteredStream {
-    MeteredStream::new(Box::new(join(Endless, sink())), ConnectionBudget::of(&Budget::new()))
+fn endless(budget: &Arc<Budget>, rests: bool) -> MeteredStream {
+    let endless = Endless { rests, has_more: false };
+    MeteredStream::new(Box::new(join(endless, sink())), ConnectionBudget::of(budget))
 }
 
-/// Only [`advance`] moves the time of pauses.
+/// Only [`advance`] moves the time.
 fn with_paused_time(test: impl Future<Output = ()>) {
     Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(test);
 }
@@ -50,13 +63,17 @@ fn with_paused_time(test: impl Future<Output = ()>) {
 fn a_connection_whose_replies_take_long_to_parse_pauses_for_as_long() {
     with_paused_time(async {
         for room in [8 << 10, 1 << 20] {
-            let mut stream = endless();
+            let mut stream = endless(&Budget::new(), false);
             for _ in 0..3 {
-                let reads = reads_in_a_row(&mut stream, room, MOST_TIME_IN_A_ROW);
+                let reads = reads_in_a_row(&mut stream, room, MOST_TIME_IN_A_ROW / 2, 9).await;
                 assert_eq!(reads, [MOST_READ; 2], "with room for {room} bytes");
                 advance(MOST_TIME_IN_A_ROW / 2).await;
-                assert_eq!(reads_in_a_row(&mut stream, room, Duration::ZERO), [0; 0], "in the pause");
-                advance(MOST_PAUSE).await;
+                assert_eq!(
+                    reads_in_a_row(&mut stream, room, Duration::ZERO, 9).await,
+                    [0; 0],
+                    "in the pause"
+                );
+                advance(MOST_TIME_IN_A_ROW / 2).await;
             }
         }
     });
@@ -65,8 +82,33 @@ fn a_connection_whose_replies_take_long_to_parse_pauses_for_as_long() {
 #[test]
 fn a_connection_whose_replies_take_no_time_reads_many_of_them_in_a_row() {
     with_paused_time(async {
-        // On a busy machine, a turn may be over before its third read.
-        let is_long = |_| reads_in_a_row(&mut endless(), 1 << 20, Duration::ZERO).len() > 2;
-        assert!((0..100).any(is_long));
+        let reads = reads_in_a_row(&mut endless(&Budget::new(), false), 1 << 20, Duration::ZERO, 99).await;
+        assert_eq!(reads.len(), 99);
+    });
+}
+
+#[test]
+fn the_connections_of_a_store_read_for_half_of_the_time_together() {
+    with_paused_time(async {
+        let work = MOST_TIME_IN_A_ROW / 4;
+        for (count, rests) in [(1, false), (1, true), (2, false), (2, true), (100, false), (100, true)] {
+            let budget = Budget::new();
+            let mut streams: Vec<_> = (0..count).map(|_| endless(&budget, rests)).collect();
+            let (began, mut reads) = (Instant::now(), vec![0; count]);
+            while began.elapsed() < work * 4000 {
+                let before: usize = reads.iter().sum();
+                for (stream, reads) in streams.iter_mut().zip(&mut reads) {
+                    *reads += reads_in_a_row(stream, 8 << 10, work, usize::MAX).await.len();
+                }
+                if before == reads.iter().sum::<usize>() {
+                    advance(work).await;
+                }
+            }
+            let all: usize = reads.iter().sum();
+            // Timers end pauses at whole milliseconds.
+            assert!((1750..=2010).contains(&all), "{count} connections, rests: {rests}, {all} reads of 4000");
+            let (least, most) = (reads.iter().min().unwrap(), reads.iter().max().unwrap());
+            assert!(most - least <= 8, "{count} connections, rests: {rests}, {least} to {most} reads");
+        }
     });
 }

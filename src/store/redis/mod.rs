@@ -21,7 +21,8 @@
 //!   attempt between batches;
 //! - [`handshake`]: exchanges the first commands;
 //! - [`metered_stream`]: limits the memory that a server makes the client use; [`reply_scanner`]
-//!   measures it, and [`budget`] counts it for all connections of a store;
+//!   measures it, and [`budget`] counts it for all connections of a store, which take turns to read
+//!   ([`read_turn`]);
 //! - [`link`]: the connection in use, and when to give it up, and [`disconnect`]: the errors of
 //!   requests that got no reply;
 //! - [`notices`]: reads the messages that a server pushes;
@@ -67,6 +68,7 @@ mod order;
 mod outcomes;
 mod permission_check;
 mod pipeline;
+mod read_turn;
 mod releases;
 mod replicas;
 mod reply;
