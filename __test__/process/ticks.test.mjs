@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { describe, test } from 'node:test'
-import { sleep, within } from '../support/clock.mjs'
+import { sleep, until, within } from '../support/clock.mjs'
 import { eventsOf, startScheduler, story } from '../support/schedulers.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
 
@@ -77,6 +77,24 @@ describe('process: ticks', { concurrency: 4, timeout: 600_000 }, () => {
   test('three clocks 2 s apart, on the embedded store', async (t) => {
     await runTicks(t, `sqlite:${temporaryFolder(t)}/locks.db`)
   })
+
+  for (const kind of ['sqlite', 'redis']) {
+    test(`a clock that is late by more than keep - catchUp, but less than keep: no tick runs twice (${kind})`, async (t) => {
+      const store = kind === 'redis' ? (await startRedis(t)).url() : `sqlite:${temporaryFolder(t)}/locks.db`
+      // The late process asks for a tick from 3 s after it until 5 s after it.
+      const schedule = { keep: 4_000, catchUp: 2_000, ttl: 500 }
+      const options = { store, name: randomUUID(), cron: '*/10 * * * * *', schedule }
+      const late = startScheduler(t, options, -3_000)
+      await late.next('ready')
+      const prompt = startScheduler(t, options)
+      const { tick } = await prompt.next('ran')
+      await until('the late process to be past the tick', () => Date.now() > tick + 6_000)
+      const children = [late, prompt]
+      await Promise.all(children.map((child) => child.ask('stop')))
+      const ran = eventsOf(children, 'ran').map((event) => event.tick)
+      assert.equal(new Set(ran).size, ran.length, story(children))
+    })
+  }
 
   test('three clocks 2 s apart, on a quorum of which one server is killed in between', async (t) => {
     const servers = await Promise.all([1, 2, 3].map(() => startRedis(t)))

@@ -17,7 +17,12 @@ const SCHEDULE_OPTIONS = [
 export interface ScheduleSettings {
   readonly overlap: boolean
   readonly catchUp: number
-  readonly keep: number
+  /**
+   * How long the store remembers a tick, in ms: 1.5 times the option `keep`. A process whose clock
+   * is late by less than `keep` asks for a tick for at most `catchUp`, which is at most half of
+   * `keep`. If this is smaller, the store may forget the tick meanwhile, and the tick runs again.
+   */
+  readonly keptFor: number
   readonly ttl: number
   readonly unref: boolean
 }
@@ -32,5 +37,5 @@ export function parseSchedule(given: unknown, { acquirer }: OnceContext): Schedu
   const keep = checkKeep(options.keep, ttl, Math.max(KEEP, 2 * catchUp))
   // A process that asks for a forgotten tick would run it again.
   if (keep < 2 * catchUp) throw outOfRange('keep', `>= 2 * catchUp, which is ${2 * catchUp}`, keep)
-  return { timeZone, overlap, catchUp, ttl, unref, keep }
+  return { timeZone, overlap, catchUp, ttl, unref, keptFor: Math.min(keep + Math.ceil(keep / 2), MAX_MS) }
 }

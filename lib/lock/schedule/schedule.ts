@@ -168,19 +168,19 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
    * the tick.
    */
   async #runTick(tick: number, run: JobRun): Promise<void> {
-    const { ttl, keep, catchUp, overlap } = this.#settings
+    const { ttl, keptFor, catchUp, overlap } = this.#settings
     const end = Math.min(tick + catchUp, this.#cron.next(tick) ?? Number.POSITIVE_INFINITY)
     const { signal } = this.#ended
     const task = {
       key: onceKeyOf(this.name, String(tick)),
       ttl,
-      keep,
+      keep: keptFor,
       wait: this.#until(end),
       signal,
       // A process that stops while it waits for its turn gives the tick back, so a short lease does
-      // not count as taken. That process may have a longer ttl than this one. The lease of a kept
-      // tick still lasts at least half of `keep`, because `keep` is at least twice `catchUp`.
-      ...(overlap ? {} : { keptAbove: Math.max(ttl, keep / 2) }),
+      // not count as taken. That process may have a longer ttl than this one, but mostly not one
+      // above half of the option `keep`.
+      ...(overlap ? {} : { keptAbove: Math.max(ttl, keptFor / 3) }),
       // Errors of the job do not get here: a failure means that the job was not begun.
       onFailure: 'forget' as const,
       work: (lease: Lease) => this.#runJob(lease, tick, end, run).finally(() => run.noteJobEnd()),
@@ -223,7 +223,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
    */
   async #keep(tickLease: Lease, lease: Lease): Promise<void> {
     try {
-      await tickLease.detach(this.#settings.keep).catch((error) => {
+      await tickLease.detach(this.#settings.keptFor).catch((error) => {
         if (error instanceof LockLostError) throw error
         tickLease.assertHeld()
       })
