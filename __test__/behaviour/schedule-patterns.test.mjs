@@ -47,6 +47,38 @@ overStores('schedules with one name', (store) => {
     assert.equal(warnings.length, 1)
   })
 
+  test('another spelling of the same ticks is no warning', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const warnings = warningsOf(t, CODE)
+    for (const [first, second, one = 'UTC', other = one] of [
+      ['00 3 * * *', '0 3 * * *'],
+      ['0 0 3 * * *', '0 3 * * *'],
+      ['@daily', '0 0 * * *'],
+      ['0 3 * * 1', '0 3 * * MON'],
+      ['0 4 * * *', '0 3 * * *', 'Africa/Lagos', 'UTC'],
+    ]) {
+      const name = store.key()
+      a.schedule(name, first, noop, { timeZone: one })
+      b.schedule(name, second, noop, { timeZone: other })
+    }
+    await emitted()
+    assert.deepEqual(warnings, [])
+  })
+
+  test('patterns whose ticks differ only in another season are one warning', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    for (const now of ['2026-01-10T12:00:00Z', '2026-07-10T12:00:00Z']) {
+      const clock = t.mock.method(Date, 'now', () => Date.parse(now))
+      const name = store.key()
+      const warnings = warningsOf(t, CODE)
+      a.schedule(name, '0 3 * * *', noop, { timeZone: 'Europe/London' })
+      b.schedule(name, now.includes('-01-') ? '0 3 * * *' : '0 2 * * *', noop)
+      clock.mock.restore()
+      await emitted()
+      assert.equal(warnings.length, 1, now)
+    }
+  })
+
   test('patterns are compared whole, and each job has a warning of its own', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const elsewhere = `memory:${store.key()}`

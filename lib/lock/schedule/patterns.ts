@@ -4,9 +4,17 @@
 import type { StoreIdentity } from '../../../index'
 import { emitWarning } from '../../diagnostics/warning'
 import { quote } from '../../util/printable'
+import type { Cron } from './cron'
 
 /** The code of the warning: see docs/cron.md. */
 const CODE = 'LEASEHOLD_SCHEDULE_PATTERNS'
+/**
+ * How many of the next ticks of two patterns are compared, and how many weeks have one more tick
+ * that is compared: the ticks of two time zones may differ in summer only. If these are larger, the
+ * second schedule takes longer to begin; if they are smaller, more differences go unnoticed.
+ */
+const [NEXT_TICKS, WEEKS] = [10, 52]
+const WEEK = 7 * 24 * 3_600_000
 
 /** A schedule, and when it runs. */
 export interface SchedulePattern {
@@ -17,6 +25,7 @@ export interface SchedulePattern {
   readonly prefix: string
   readonly cron: string
   readonly timeZone: string
+  readonly ticks: Pick<Cron, 'next'>
 }
 
 /** The schedules of one job that have not ended. */
@@ -30,17 +39,18 @@ const jobs = new Map<string, Job>()
 
 /**
  * Notes the pattern of a schedule that begins. Emits a process warning if another client has the
- * same job with another pattern: once, until all schedules of the job have ended.
+ * same job with other ticks: once, until all schedules of the job have ended.
  */
 export function notePattern(pattern: SchedulePattern): void {
   const id = jobOf(pattern)
   const job: Job = jobs.get(id) ?? { patterns: new Set(), hasWarned: false }
   jobs.set(id, job)
-  if (job.patterns.size > 0 && !job.hasWarned) {
-    const ticks = ticksOf(pattern)
-    const other = [...job.patterns].find((earlier) => ticksOf(earlier) !== ticks)
-    if (other !== undefined) warn(other, pattern)
-    job.hasWarned = other !== undefined
+  const [first] = job.patterns
+  if (first !== undefined && !job.hasWarned) {
+    // Without a warning, all earlier patterns have the same ticks.
+    const isKnown = [...job.patterns].some((earlier) => isSpelledLike(earlier, pattern))
+    job.hasWarned = !isKnown && !haveSameTicks(first, pattern)
+    if (job.hasWarned) warn(first, pattern)
   }
   job.patterns.add(pattern)
 }
@@ -53,16 +63,29 @@ export function forgetPattern(pattern: SchedulePattern): void {
   if (job?.patterns.size === 0) jobs.delete(id)
 }
 
-/** Returns a text that is equal for two schedules if and only if they are one job. */
+/** Returns a text that is equal only for schedules that are one job. */
 function jobOf({ name, prefix, client }: SchedulePattern): string {
   const { kind, url } = client.identity.store
   return JSON.stringify([kind, url, prefix, name])
 }
 
-/** Returns a text that differs only if two schedules may have different ticks. */
-function ticksOf({ cron, timeZone }: SchedulePattern): string {
-  const zone = new Intl.DateTimeFormat('en', { timeZone }).resolvedOptions().timeZone
-  return `${cron.trim().replace(/\s+/g, ' ').toLowerCase()} ${zone}`
+const isSpelledLike = (one: SchedulePattern, other: SchedulePattern): boolean =>
+  one.cron === other.cron && one.timeZone === other.timeZone
+
+/** Returns false if the schedules certainly have different ticks. */
+function haveSameTicks(one: SchedulePattern, other: SchedulePattern): boolean {
+  const now = Date.now()
+  let tick: number | undefined = now
+  for (let i = 0; i < NEXT_TICKS && tick !== undefined; i++) {
+    const next = one.ticks.next(tick)
+    if (next !== other.ticks.next(tick)) return false
+    tick = next
+  }
+  for (let week = 1; week <= WEEKS; week++) {
+    const at = now + week * WEEK
+    if (one.ticks.next(at) !== other.ticks.next(at)) return false
+  }
+  return true
 }
 
 const wordsOf = ({ cron, timeZone }: SchedulePattern): string => `${quote(cron.trim())} (${timeZone})`

@@ -92,7 +92,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     this.#context = client
     this.#onceContext = onceContext
     this.#cron = ticks
-    this.#pattern = { name, client, prefix: onceContext.prefix, cron, timeZone }
+    this.#pattern = { name, client, prefix: onceContext.prefix, cron, timeZone, ticks }
     this.#job = job
     this.#settings = settings
     const now = Date.now()
