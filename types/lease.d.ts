@@ -105,8 +105,9 @@ export interface Lease {
    * rights, a changed password, no memory left, a replica), it repeats the release until the lease
    * would have ended by its ttl. Otherwise it repeats the release until the store answers, also
    * after the client has closed. This does not keep the process alive. Over a quorum, the engine
-   * repeats the release at each server that has not answered, for up to 10 minutes. After a
-   * failover of Sentinel, it repeats the last releases at the new master.
+   * repeats the release at each server that has not answered, for up to 10 minutes. It keeps up to
+   * 65 536 such releases for each server. If there are more, it drops those whose leases end first.
+   * After a failover of Sentinel, it repeats the last releases at the new master.
    */
   release(): Promise<boolean>
   /**

@@ -33,6 +33,7 @@
 //! - [`coordinator`]: all requests under way; pure;
 //! - [`vote_round`]: one of these requests;
 //! - [`adoption`]: one attempt to adopt a detached lease;
+//! - [`adoptions`]: all these attempts;
 //! - [`other_adopters`]: the claims of other adopters;
 //! - [`batches`]: the batches of the engine that have open requests;
 //! - [`nodes`]: the names of the nodes, and the size of a majority;
@@ -51,6 +52,7 @@
 
 mod adopted_ends;
 mod adoption;
+mod adoptions;
 mod batches;
 mod call_queue;
 pub mod coordinator;

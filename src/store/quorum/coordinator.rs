@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use self::open_acquires::OpenAcquires;
 use self::pending_request::PendingRequest;
 use self::waiting_detachment::WaitingDetachment;
-use super::adoption::AdoptionAttempt;
+use super::adoptions::Adoptions;
 use super::batches::{Batches, Settled};
 use super::call_queue::{CallQueue, CallTag};
 use super::lease_nodes::{EndedLease, LeaseNodes};
@@ -67,7 +67,7 @@ pub struct Coordinator {
     rng: fastrand::Rng,
     batches: Batches,
     pending_requests: FxHashMap<u64, PendingRequest>,
-    adoptions: FxHashMap<u64, AdoptionAttempt>,
+    adoptions: Adoptions,
     detachments: Vec<WaitingDetachment>,
     other_adopters: OtherAdopters,
     /// The requests that wait for more nodes.
@@ -97,7 +97,7 @@ impl Coordinator {
             rng: fastrand::Rng::with_seed(seed),
             batches: Batches::default(),
             pending_requests: FxHashMap::default(),
-            adoptions: FxHashMap::default(),
+            adoptions: Adoptions::default(),
             detachments: Vec::new(),
             other_adopters: OtherAdopters::default(),
             holding: Vec::new(),
@@ -279,14 +279,14 @@ impl Coordinator {
             .iter()
             .filter_map(|id| self.pending_requests.get(id)?.vote_round.holds_until())
             .min();
-        let adoptions = self.adoptions.values().filter_map(AdoptionAttempt::next_wake).min();
         let others = [
+            self.adoptions.next_wake(),
             self.waiters.next_wake(),
             self.pending_releases.next_wake(),
             self.detachments_wake(),
             self.lease_nodes.next_end(),
         ];
-        others.into_iter().chain([holds, adoptions]).flatten().min()
+        others.into_iter().chain([holds]).flatten().min()
     }
 
     /// Takes what the caller has to do.

@@ -1,3 +1,6 @@
+use rustc_hash::FxHashSet;
+
+use super::node_releases::{MOST, MOST_AT_ONCE};
 use super::*;
 use crate::store::{Reply, StoreError, StoreErrorKind};
 
@@ -192,15 +195,60 @@ fn a_refused_release_is_repeated_until_a_lease_that_was_created_before_has_ended
 }
 
 #[test]
-fn the_pending_releases_of_a_node_are_bounded() {
-    let mut pending_releases = PendingReleases::new(2);
-    let first = Token::random();
-    pending_releases.add(at(0), 0, TokenChange::release(key(), first), false);
-    for _ in 0..2 * MOST {
+fn a_node_that_returns_gets_thousands_of_pending_releases() {
+    let mut pending_releases = PendingReleases::new(1);
+    let tokens: Vec<Token> = (0..5_000).map(|_| Token::random()).collect();
+    for token in &tokens {
+        pending_releases.add(at(0), 0, TokenChange::release(key(), *token), false);
+    }
+    let mut now = at(0);
+    for _ in 0..200 {
+        let changes = pending_releases.due(now).pop().expect("something is pending").1;
+        pending_releases.answered(now, 0, &vec![failed(); changes.len()], 1.0);
+        now = pending_releases.next_wake().expect("it failed");
+    }
+    let mut released = FxHashSet::default();
+    while let Some((_, changes)) = pending_releases.due(now).pop() {
+        released.extend(changes.iter().map(|change| change.token));
+        pending_releases.answered(now, 0, &vec![done(); changes.len()], 1.0);
+        now = pending_releases.next_wake().unwrap_or(now);
+    }
+    assert_eq!((released.len(), pending_releases.len()), (tokens.len(), 0));
+    assert!(tokens.iter().all(|token| released.contains(token)));
+}
+
+#[test]
+fn releases_that_always_fail_do_not_keep_others_from_being_sent() {
+    let (mut pending_releases, last) = (PendingReleases::new(1), Token::random());
+    for _ in 0..2 * MOST_AT_ONCE {
         pending_releases.add(at(0), 0, TokenChange::release(key(), Token::random()), false);
     }
-    assert_eq!(pending_releases.len(), MOST);
-    assert!(!due(&mut pending_releases, 50).contains(&first), "the oldest goes");
+    pending_releases.add(at(0), 0, TokenChange::release(key(), last), false);
+    let rounds = (0..10).take_while(|_| {
+        let next = pending_releases.next_wake().expect("it is pending");
+        let changes = pending_releases.due(next).pop().expect("it is due").1;
+        pending_releases.answered(next, 0, &vec![failed(); changes.len()], 1.0);
+        changes.iter().all(|change| change.token != last)
+    });
+    assert_eq!(rounds.count(), 2);
+}
+
+#[test]
+fn the_pending_releases_of_a_node_are_bounded() {
+    let mut pending_releases = PendingReleases::new(2);
+    let [first, soon, late] = [Token::random(), Token::random(), Token::random()];
+    for (token, ends) in [(first, None), (late, Some(at(60_000))), (soon, Some(at(9_000)))] {
+        let change = TokenChange { ends, ..TokenChange::release(key(), token) };
+        pending_releases.add(at(0), 0, change, false);
+    }
+    for count in 4..=MOST + 1 {
+        pending_releases.add(at(1), 0, TokenChange::release(key(), Token::random()), false);
+        assert_eq!(pending_releases.len(), count.min(MOST));
+    }
+    // The one that ends first was dropped. Others stay, though they are older.
+    assert_eq!(due(&mut pending_releases, 50)[..2], [first, late]);
+    pending_releases.answered(at(50), 0, &vec![done(); MOST_AT_ONCE], 1.0);
+    assert!(!due(&mut pending_releases, 50).contains(&soon));
 }
 
 /// Carries out the pending releases that are due at `ms`, and returns them. The node answers `said`

@@ -52,6 +52,7 @@ impl Coordinator {
         adoption.stale_after = deadline.since(now).mul_f64(STALE);
         let id = self.insert(adoption);
         self.claim(now, id);
+        self.adoptions.changed(id);
     }
 
     fn insert(&mut self, adoption: AdoptionAttempt) -> u64 {
@@ -63,14 +64,14 @@ impl Coordinator {
     /// Begins the first round of an attempt: claims all nodes.
     fn claim(&mut self, now: Instant, id: u64) {
         let count = self.nodes.count();
-        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        let Some(adoption) = self.adoptions.get_mut(id) else { return };
         adoption.stage = AdoptionStage::Claiming;
         (adoption.asked, adoption.awaited) = (now, count);
         self.ask_claim(now, id, 0..count);
     }
 
     fn ask_claim(&mut self, now: Instant, id: u64, nodes: impl IntoIterator<Item = usize>) {
-        let Some(adoption) = self.adoptions.get(&id) else { return };
+        let Some(adoption) = self.adoptions.get(id) else { return };
         let timeout = adoption.timeout(now).max(SHORTEST_PATIENCE);
         for node in nodes {
             self.call_queue.add(node, timeout, adoption.claiming(node), CallTag::Claim(id));
@@ -80,7 +81,7 @@ impl Coordinator {
     /// Takes the answer of a node to a claim.
     pub(super) fn claimed(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
         let (majority, count) = (self.nodes.majority(), self.nodes.count());
-        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        let Some(adoption) = self.adoptions.get_mut(id) else { return };
         adoption.awaited -= 1;
         let (answer, release) = adoption.refuse_newer(answer);
         if let Ok(Reply::Adopted(AdoptedLease { remaining: Some(remaining), .. })) = answer {
@@ -107,12 +108,12 @@ impl Coordinator {
             }
             self.follow_adoption(now, id, step);
         }
-        self.forget_adoption(id);
+        self.adoptions.changed(id);
     }
 
     /// Takes the answer of a node to the second round of an adoption.
     pub(super) fn confirmed(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
-        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        let Some(adoption) = self.adoptions.get_mut(id) else { return };
         adoption.awaited -= 1;
         if let AdoptionStage::Over(end) = adoption.stage {
             if let (AdoptionEnd::Won, Ok(Reply::Adopted(_)), Some(lease)) = (end, &answer, adoption.decided) {
@@ -127,20 +128,18 @@ impl Coordinator {
             let step = adoption.confirmed(node, answer, &self.nodes);
             self.follow_adoption(now, id, step);
         }
-        self.forget_adoption(id);
+        self.adoptions.changed(id);
     }
 
     /// Counts `node`, which has lost its leases, as failed in all adoptions.
     pub(super) fn adoptions_lost(&mut self, now: Instant, node: usize) {
-        let mut open: Vec<u64> = self.adoptions.keys().copied().collect();
-        open.sort_unstable();
-        for id in open {
-            let Some(adoption) = self.adoptions.get_mut(&id).filter(|adoption| !adoption.is_over()) else {
+        for id in self.adoptions.ids() {
+            let Some(adoption) = self.adoptions.get_mut(id).filter(|adoption| !adoption.is_over()) else {
                 continue;
             };
             let step = adoption.lost(node, forgotten(&self.nodes.names[node]), &self.nodes);
             self.follow_adoption(now, id, step);
-            self.forget_adoption(id);
+            self.adoptions.changed(id);
         }
     }
 
@@ -156,7 +155,7 @@ impl Coordinator {
 
     /// Asks these nodes for the second round of an adoption.
     fn ask_to_confirm(&mut self, now: Instant, id: u64, nodes: &[usize]) {
-        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        let Some(adoption) = self.adoptions.get_mut(id) else { return };
         adoption.awaited += nodes.len();
         let timeout = adoption.timeout(now).max(SHORTEST_PATIENCE);
         let (adopter, ttl) = (adoption.request.adopter, adoption.ttl().as_duration());
@@ -170,7 +169,7 @@ impl Coordinator {
     /// other adopter is in the way.
     fn contend(&mut self, now: Instant, id: u64) {
         let (patience, share) = (self.patience(), 0.5 + self.rng.f64());
-        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        let Some(adoption) = self.adoptions.get_mut(id) else { return };
         let Some(all_heard) = adoption.contends() else { return };
         let pause = match adoption.asked_again {
             _ if all_heard && adoption.backs_off() => Duration::ZERO,
@@ -184,12 +183,8 @@ impl Coordinator {
 
     /// Does what is due at `now` in all adoptions.
     pub(super) fn tick_adoptions(&mut self, now: Instant) {
-        let due = |adoption: &AdoptionAttempt| adoption.next_wake().is_some_and(|at| at <= now);
-        let mut due: Vec<u64> =
-            self.adoptions.iter().filter(|(_, adoption)| due(adoption)).map(|(id, _)| *id).collect();
-        due.sort_unstable();
-        for id in due {
-            let Some(adoption) = self.adoptions.get_mut(&id) else { continue };
+        for id in self.adoptions.due(now) {
+            let Some(adoption) = self.adoptions.get_mut(id) else { continue };
             adoption.act_at = None;
             match adoption.stage {
                 _ if adoption.deadline <= now => {
@@ -203,7 +198,7 @@ impl Coordinator {
                     self.ask_claim(now, id, nodes);
                 }
             }
-            self.forget_adoption(id);
+            self.adoptions.changed(id);
         }
     }
 
@@ -217,7 +212,7 @@ impl Coordinator {
     /// adopter that the lock is taken.
     fn retry(&mut self, now: Instant, id: u64) {
         let Some(pause) = self.pause_after(now, id) else { return };
-        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        let Some(adoption) = self.adoptions.get_mut(id) else { return };
         adoption.found_taken = true;
         if now + pause * 2 <= adoption.deadline {
             self.begin_again(now, id, pause);
@@ -229,14 +224,14 @@ impl Coordinator {
     /// Returns the pause between this attempt and the next one.
     fn pause_after(&mut self, now: Instant, id: u64) -> Option<Duration> {
         let (patience, share) = (self.patience(), 1.0 + self.rng.f64());
-        let adoption = self.adoptions.get(&id)?;
+        let adoption = self.adoptions.get(id)?;
         // In this time, all nodes can answer the adopter with the smallest mark.
         let pause = patience.max(now.since(adoption.asked)) * (1 << adoption.before.min(MOST_DOUBLINGS));
         Some(pause.mul_f64(share).min(LONGEST_PAUSE))
     }
 
     fn begin_again(&mut self, now: Instant, id: u64, pause: Duration) {
-        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        let Some(adoption) = self.adoptions.get_mut(id) else { return };
         let next = adoption.next(&self.nodes, now + pause);
         let (adopter, ticket) = (adoption.request.adopter, adoption.request.ticket);
         let changes = adoption.end(AdoptionEnd::BackedOff);
@@ -245,13 +240,13 @@ impl Coordinator {
     }
 
     fn settle_adoption(&mut self, now: Instant, id: u64, answer: Answer) {
-        let Some(adoption) = self.adoptions.get(&id) else { return };
+        let Some(adoption) = self.adoptions.get(id) else { return };
         let (end, answer) = adoption.ends_with(answer);
         self.end_adoption(now, id, end, answer);
     }
 
     fn end_adoption(&mut self, now: Instant, id: u64, end: AdoptionEnd, answer: Answer) {
-        let Some(adoption) = self.adoptions.get_mut(&id) else { return };
+        let Some(adoption) = self.adoptions.get_mut(id) else { return };
         let (batch, index, request, asked) =
             (adoption.batch, adoption.index, adoption.request.clone(), adoption.asked);
         let (ttl, decided) = (adoption.ttl().as_duration(), adoption.decided);
@@ -287,16 +282,9 @@ impl Coordinator {
     /// that would pass to the adopter later are released or go back to the ticket, too.
     pub(super) fn adopter_ended(&mut self, now: Instant, adopter: Token, to: Option<Token>) {
         self.pending_releases.redirect(now, adopter, to);
-        let mut of_adopter: Vec<u64> = self
-            .adoptions
-            .iter()
-            .filter(|(_, adoption)| adoption.request.adopter == adopter)
-            .map(|(id, _)| *id)
-            .collect();
-        of_adopter.sort_unstable();
         let end = if to.is_some() { AdoptionEnd::GaveUp } else { AdoptionEnd::Released };
-        for id in of_adopter {
-            let Some(adoption) = self.adoptions.get_mut(&id) else { continue };
+        for id in self.adoptions.of_adopter(adopter) {
+            let Some(adoption) = self.adoptions.get_mut(id) else { continue };
             match adoption.stage {
                 AdoptionStage::Over(AdoptionEnd::Won | AdoptionEnd::BackedOff) => {
                     adoption.stage = AdoptionStage::Over(end)
@@ -304,14 +292,7 @@ impl Coordinator {
                 AdoptionStage::Over(_) => {}
                 _ => self.end_adoption(now, id, end, Err(given_up())),
             }
-            self.forget_adoption(id);
-        }
-    }
-
-    /// Forgets the adoption if it has ended and all nodes have answered.
-    fn forget_adoption(&mut self, id: u64) {
-        if self.adoptions.get(&id).is_some_and(|adoption| adoption.is_over() && adoption.awaited == 0) {
-            self.adoptions.remove(&id);
+            self.adoptions.changed(id);
         }
     }
 }

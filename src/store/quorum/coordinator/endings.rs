@@ -22,7 +22,7 @@ impl Coordinator {
         self.track_lease(now, id, &answer);
         if let Ok(Reply::Diagnosed(reports)) = &mut answer {
             let is_open = |vote_round: u64| {
-                self.pending_requests.contains_key(&vote_round) || self.adoptions.contains_key(&vote_round)
+                self.pending_requests.contains_key(&vote_round) || self.adoptions.contains(vote_round)
             };
             let (missing, all) = self.lease_nodes.missing(now, self.nodes.count(), is_open);
             missing_leases(&self.nodes, &missing, all, reports);

@@ -51,7 +51,6 @@
 //! token stays there. A node can't distinguish that token from the token of another client, so the
 //! token stays until it ends.
 
-use super::super::adoption::AdoptionAttempt;
 use super::super::lease_nodes::{EndedLease, LeaseTerms};
 use super::super::pending_releases::TokenChange;
 use super::Coordinator;
@@ -94,9 +93,10 @@ impl Coordinator {
     /// the adoption of such a lease, the lease stays until the deadline of that adoption.
     pub(super) fn end_adopted_leases(&mut self, now: Instant) {
         for token in self.lease_nodes.ended(now) {
-            let is_of_adopter = |open: &&AdoptionAttempt| open.request.adopter == token && !open.is_over();
-            let open = self.adoptions.values().filter(is_of_adopter);
-            if let Some(deadline) = open.map(|open| open.deadline).max() {
+            let attempts = self.adoptions.of_adopter(token).into_iter();
+            let attempts = attempts.filter_map(|id| self.adoptions.get(id));
+            let open = attempts.filter(|attempt| !attempt.is_over());
+            if let Some(deadline) = open.map(|attempt| attempt.deadline).max() {
                 self.lease_nodes.postpone(token, deadline);
             } else if mutants::is(Mutant::TicketKeptAfterRelease) {
                 drop(self.end_repairs(token));

@@ -1,0 +1,99 @@
+//! Keeps the attempts to adopt leases over a quorum, and finds them by their adopter and by the
+//! time at which they have something to do. Pure.
+//!
+//! A client may run thousands of adoptions at the same time. The coordinator asks for the next time
+//! after each answer, and for the attempts of an adopter when a lease ends. A search of all
+//! attempts would take so long that the adoptions time out.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+use super::adoption::AdoptionAttempt;
+use crate::lease::{Instant, Token};
+
+struct Entry {
+    attempt: AdoptionAttempt,
+    /// The attempt's place in [`Adoptions::wakes`].
+    wake: Option<Instant>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Adoptions {
+    attempts: FxHashMap<u64, Entry>,
+    by_adopter: FxHashMap<Token, Vec<u64>>,
+    wakes: BTreeSet<(Instant, u64)>,
+}
+
+impl Adoptions {
+    pub fn len(&self) -> usize {
+        self.attempts.len()
+    }
+
+    pub fn contains(&self, id: u64) -> bool {
+        self.attempts.contains_key(&id)
+    }
+
+    pub fn insert(&mut self, id: u64, attempt: AdoptionAttempt) {
+        self.by_adopter.entry(attempt.request.adopter).or_default().push(id);
+        self.attempts.insert(id, Entry { attempt, wake: None });
+        self.changed(id);
+    }
+
+    pub fn get(&self, id: u64) -> Option<&AdoptionAttempt> {
+        self.attempts.get(&id).map(|entry| &entry.attempt)
+    }
+
+    /// Returns the attempt to change it. Call [`Adoptions::changed`] after that.
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut AdoptionAttempt> {
+        self.attempts.get_mut(&id).map(|entry| &mut entry.attempt)
+    }
+
+    /// Notes that the attempt has changed. Forgets it if it has ended and all nodes have answered.
+    pub fn changed(&mut self, id: u64) {
+        let Some(Entry { attempt, wake }) = self.attempts.get_mut(&id) else { return };
+        let next = attempt.next_wake();
+        if next != *wake {
+            if let Some(before) = *wake {
+                self.wakes.remove(&(before, id));
+            }
+            self.wakes.extend(next.map(|at| (at, id)));
+            *wake = next;
+        }
+        if attempt.is_over() && attempt.awaited == 0 {
+            let adopter = attempt.request.adopter;
+            self.attempts.remove(&id);
+            if let Some(ids) = self.by_adopter.get_mut(&adopter) {
+                ids.retain(|of| *of != id);
+                if ids.is_empty() {
+                    self.by_adopter.remove(&adopter);
+                }
+            }
+        }
+    }
+
+    /// Returns all attempts in the order in which they began.
+    pub fn ids(&self) -> Vec<u64> {
+        let mut ids: Vec<u64> = self.attempts.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Returns the attempts of `adopter` in the order in which they began.
+    pub fn of_adopter(&self, adopter: Token) -> Vec<u64> {
+        self.by_adopter.get(&adopter).cloned().unwrap_or_default()
+    }
+
+    /// Returns the attempts that have something to do at `now`, in the order in which they began.
+    pub fn due(&self, now: Instant) -> Vec<u64> {
+        let mut due: Vec<u64> = self.wakes.range(..=(now, u64::MAX)).map(|(_, id)| *id).collect();
+        due.sort_unstable();
+        due
+    }
+
+    /// Returns when an attempt next has something to do without an answer.
+    pub fn next_wake(&self) -> Option<Instant> {
+        self.wakes.first().map(|(at, _)| *at)
+    }
+}
