@@ -20,7 +20,11 @@ pub fn is_busy(error: &Error) -> bool {
 pub fn of_sqlite(path: &Path, error: &Error) -> StoreError {
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
-            let message = format!("another process keeps the lock file {} locked", path.display());
+            let message = format!(
+                "another process keeps the lock file {} locked; if a process that uses it is stopped, continue or end that \
+                 process",
+                path.display()
+            );
             return StoreError::not_done(StoreErrorKind::Loading, message);
         }
         Some(ErrorCode::NotADatabase) => {
@@ -225,5 +229,16 @@ mod tests {
             assert_eq!(failure.kind, kind, "{code}");
             assert!(!failure.maybe_done && failure.message.contains("/none/such"), "{failure}");
         }
+    }
+
+    #[test]
+    fn the_error_for_a_locked_file_says_what_to_do() {
+        let error = Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_BUSY), None);
+        let StoreError { message, .. } = of_sqlite(Path::new("locks.db"), &error);
+        assert_eq!(
+            &*message,
+            "another process keeps the lock file locks.db locked; if a process that uses it is stopped, continue or end that \
+             process"
+        );
     }
 }
