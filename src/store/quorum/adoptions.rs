@@ -97,3 +97,55 @@ impl Adoptions {
         self.wakes.first().map(|(at, _)| *at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::adoption::{AdoptionEnd, AdoptionRequest, AdoptionStage};
+    use super::super::nodes::Nodes;
+    use super::*;
+    use crate::lease::{Fence, Ttl};
+    use crate::store::Source;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_micros(ms * 1_000)
+    }
+
+    /// Returns an attempt of `adopter` that begins at `ms`, and has to end at 1 s.
+    fn attempt(adopter: Token, ms: u64) -> AdoptionAttempt {
+        let request = AdoptionRequest {
+            key: "k".into(),
+            ticket: Token::random(),
+            adopter,
+            ttl: Ttl::MIN,
+            holder: "h".into(),
+            outlives_process: false,
+            source: Source::Quorum(Fence(1)),
+        };
+        AdoptionAttempt::new(request, &Nodes { names: vec!["n".into()] }, 1, 0, at(1_000), at(ms))
+    }
+
+    #[test]
+    fn attempts_are_found_by_their_adopters_and_their_times_until_all_nodes_have_answered() {
+        let (mut adoptions, [one, other]) = (Adoptions::default(), [Token::random(), Token::random()]);
+        for (id, adopter, ms) in [(1, one, 30), (2, other, 10), (3, one, 20)] {
+            adoptions.insert(id, attempt(adopter, ms));
+        }
+        assert_eq!((adoptions.of_adopter(one), adoptions.of_adopter(other)), (vec![1, 3], vec![2]));
+        assert_eq!((adoptions.next_wake(), adoptions.due(at(9))), (Some(at(10)), vec![]));
+        assert_eq!(adoptions.due(at(30)), [1, 2, 3]);
+        // An attempt that asks the nodes waits for their answers until its deadline.
+        let asking = adoptions.get_mut(2).expect("it was added");
+        (asking.stage, asking.awaited) = (AdoptionStage::Claiming, 1);
+        adoptions.changed(2);
+        assert_eq!((adoptions.due(at(999)), adoptions.due(at(1_000))), (vec![1, 3], vec![1, 2, 3]));
+        // An attempt that has ended is kept until all nodes have answered.
+        for (awaited, rest) in [(1, vec![1, 2, 3]), (0, vec![1, 3])] {
+            let ended = adoptions.get_mut(2).expect("it is kept");
+            (ended.stage, ended.awaited) = (AdoptionStage::Over(AdoptionEnd::Won), awaited);
+            adoptions.changed(2);
+            assert_eq!((adoptions.ids(), adoptions.due(at(1_000))), (rest, vec![1, 3]));
+        }
+        assert_eq!((adoptions.len(), adoptions.of_adopter(other)), (2, vec![]));
+        assert_eq!(adoptions.next_wake(), Some(at(20)));
+    }
+}
