@@ -14,7 +14,6 @@ import { eventsOf, startScheduler, story } from '../support/schedulers.mjs'
 import { startRedis } from '../support/servers.mjs'
 
 const SECOND = 1_000
-const HOUR = 3_600_000
 
 // These tests run at the same time: each waits for the clock, and for nothing that another test
 // does.
@@ -98,36 +97,6 @@ describe('process: schedule', { concurrency: 8, timeout: 600_000 }, () => {
     // On a busy machine, the last try may fail a moment after the end of the drain.
     await until('the client to have tried until the end of its drain', () => errors.length > 0)
     assert.deepEqual(errors, ['ERR_STORE_UNAVAILABLE'])
-  })
-
-  test('if the drain ends while Redis is being asked to remember a tick, another client runs the tick', async (t) => {
-    const server = await startRedis(t)
-    const [locks, others] = [createLockClient({ store: server.url() }), createLockClient({ store: server.url() })]
-    atEnd(t, () => others.close())
-    const name = randomUUID()
-    const runs = []
-    const begin = (client, by) => client.schedule(name, '0 * * * *', () => void runs.push(by), { catchUp: 2 * HOUR })
-    const probe = await locks.acquire(name)
-    const { detach } = Object.getPrototypeOf(probe)
-    await probe.release()
-    const closed = new Promise((resolve) => {
-      // Redis answers after the drain.
-      const freezeAndDetach = function (...args) {
-        server.freeze()
-        resolve(locks.close({ drain: 0 }))
-        return detach.apply(this, args)
-      }
-      t.mock.method(Object.getPrototypeOf(probe), 'detach', freezeAndDetach, { times: 1 })
-    })
-    const missed = once(begin(locks, 'the client that closes'), 'missed')
-    await closed
-    server.thaw()
-    const [, error] = await missed
-    assert.deepEqual([error.code, error.reason], ['ERR_LOCK_LOST', 'closed'])
-    const other = begin(others, 'the other client')
-    await until('a run', () => runs.length > 0, 10_000)
-    await other.stop()
-    assert.deepEqual(runs, ['the other client'])
   })
 
   test('a client that closes while Redis is frozen does not release the id of finished once() work', async (t) => {

@@ -4,7 +4,6 @@
 import type { ClientContext } from '../lock/client-context'
 import { endAdoptions, letLeasesExpire } from '../lock/client-leases'
 import { bridge } from '../native/records'
-import { setImmediate } from '../util/real-timers'
 import { answerOf } from './answer'
 import { Drain } from './drain'
 
@@ -59,8 +58,6 @@ export class Closing {
 
   async #end(idle: Promise<void>, drain: Drain): Promise<void> {
     if (await drain.over) return this.#closeStore()
-    // Deliver the answers that have arrived: a tick that the store has remembered needs its job.
-    await new Promise<void>((resolve) => setImmediate(resolve))
     const { id, sections } = this.#context
     this.#context.isDrained = true
     letLeasesExpire(id)

@@ -14,7 +14,6 @@ import { callListener } from '../../util/uncaught'
 import type { ClientContext } from '../client-context'
 import { withFailFast } from '../fail-fast'
 import type { Lease } from '../lease'
-import { statusFor } from '../lease-methods'
 import { onceKeyOf } from '../once-key'
 import { runSection } from '../with-lock'
 import type { OnceContext } from './acquire-once'
@@ -217,32 +216,21 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
   /**
    * Makes the store remember the tick before its job begins. From then on, no process begins the
    * tick again, even if this process is killed. If the store does not answer, this process still
-   * holds the lease of the tick, and the store remembers the tick after the job. If `lease` is lost
-   * meanwhile, or the client's drain ends, releases both leases, so that another process gets the
-   * tick. This release mostly arrives in time, even if the store remembers the tick just before it.
+   * holds the lease of the tick, and the store remembers the tick after the job. Releases `lease`
+   * if a lease was lost.
    *
    * @throws `LockLostError` if another process may begin the tick, or run its job.
    */
   async #keep(tickLease: Lease, lease: Lease): Promise<void> {
-    const kept = tickLease.detach(this.#settings.keptFor).then(
-      () => true,
-      (error) => {
+    try {
+      await tickLease.detach(this.#settings.keptFor).catch((error) => {
         if (error instanceof LockLostError) throw error
         tickLease.assertHeld()
-        return false
-      },
-    )
-    try {
-      await Promise.race([kept, lossOf(lease)])
+      })
       // The store may have taken long to answer.
       lease.assertHeld()
     } catch (error) {
-      const released = tickLease.release().catch((failure) => this.#context.failed(failure))
-      // If the release came too late, no other process may begin the tick. The job can still run,
-      // because the store keeps the lock for it.
-      const isTooLate = await kept.catch(() => false)
-      if (isTooLate && lease[statusFor](this.#context.id) === 'held') return
-      await Promise.all([released, lease.release().catch((failure) => this.#context.failed(failure))])
+      await lease.release().catch((failure) => this.#context.failed(failure))
       throw error
     }
   }
@@ -293,9 +281,5 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
     }
   }
 }
-
-/** Rejects with the `LockLostError` of a held lease when the lease is lost. */
-const lossOf = ({ signal }: Lease): Promise<never> =>
-  new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason), { once: true }))
 
 const isoOf = (tick: number): string => new Date(tick).toISOString()
