@@ -146,8 +146,8 @@ export class Guard {
   }
 
   /**
-   * Reports a renewal of the lock to the shell and to the successor. If the shell has ended (it was
-   * killed, or had no room for a process), starts another guard.
+   * Reports a renewal of the lock to the shell and to the successor. If one of the two has ended
+   * (it was killed, or had no room for a process), starts both again.
    */
   renewed(): void {
     if ((this.#shell.isGone || this.#successor?.isGone) && !this.#isEnding) this.#restart()
@@ -157,7 +157,8 @@ export class Guard {
   #restart(): void {
     // The command has yet to start, or is over: there is nothing to watch.
     if (this.#command === undefined) return
-    // A successor tells its renewals to the shell that it was started for.
+    // A successor tells its renewals to the shell that it was started for, so it needs a new one,
+    // too. The old ones watch until the new ones do.
     const old = [this.#shell, this.#successor]
     try {
       this.#start()
