@@ -1,7 +1,7 @@
 // Shows a word of the command line that is in the wrong place, for an error. The word may be a URL,
 // and its password must not get into a log or into the mail of cron.
 
-import { mayBeSecret } from '../util/shown-text'
+import { mayBeSecret, NOT_SHOWN } from '../util/shown-text'
 import { keyWithoutLogins } from '../util/without-logins'
 import { UsageError } from './exits'
 
@@ -11,14 +11,14 @@ const MOST = 100
 /** Returns a word as an error shows it, in quotes, or words in its place if it may be a secret. */
 export function shownWord(word: string | undefined): string {
   if (word === undefined) return 'nothing'
-  if (mayBeSecret(word)) return 'a word that is not shown, because it may contain a password'
+  if (mayBeSecret(word)) return `a word that is ${NOT_SHOWN}`
   return JSON.stringify(word.length > MOST ? `${word.slice(0, MOST)}…` : word)
 }
 
 /** Returns an option as an error shows it, without its value. */
 export function shownOption(option: string): string {
   const [name = ''] = option.split('=', 1)
-  return mayBeSecret(name) ? 'an option that is not shown, because it may contain a password' : name
+  return mayBeSecret(name) ? `an option that is ${NOT_SHOWN}` : name
 }
 
 /** Returns a word of the command line as a key. Throws if a URL with a login is in it. */

@@ -4,7 +4,7 @@
 import type { Cron as Croner } from 'croner'
 import { badType, badValue, checkText } from '../../util/arguments'
 import { printable, quote } from '../../util/printable'
-import { mayBeSecret, shownText } from '../../util/shown-text'
+import { mayBeSecret, NOT_SHOWN, shownText } from '../../util/shown-text'
 
 /** The longest pattern, in bytes. */
 const LONGEST = 1_000
@@ -64,10 +64,7 @@ function parse(schedule: string, pattern: string, timeZone: string): Croner {
   if (fields < 5 && !pattern.trim().startsWith('@')) throw noPattern(schedule, 'it has too few fields')
   // croner would repeat the pattern in its error. Only a nickname, such as @daily, has an @.
   if (mayBeSecret(pattern.trim().replace(/^@/, ''))) {
-    throw noPattern(
-      schedule,
-      'it has a character that no pattern has, and is not shown, because it may contain a password',
-    )
+    throw noPattern(schedule, `it has a character that no pattern has, and is ${NOT_SHOWN}`)
   }
   // Load croner only for programs with schedules.
   const croner: typeof import('croner') = require('croner')
