@@ -1,76 +1,132 @@
-// `leasehold run` is stopped or killed after another fault: of its guard, of the guard's timer, of
-// its successor, or of its command. No other command may begin before this one has ended.
+// `leasehold run` is stopped or killed after a fault of its guard or of its command. No other
+// command may begin before this one has ended.
 
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { killIfThere, leasehold } from '../support/cli.mjs'
+import { killIfThere, leasehold, start } from '../support/cli.mjs'
 import { until } from '../support/clock.mjs'
 import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { FOR_EVER } from '../support/journal.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
-const HURT_CHILD = fileURLToPath(new URL('fixtures/hurt-child.cjs', import.meta.url))
-const MISSED_SIGNAL = fileURLToPath(new URL('fixtures/missed-signal.cjs', import.meta.url))
-/** A shell that runs a command in another session, where only a successor finds the command. */
-const SETSID = ['sh', '-c', 'setsid "$0" "$@" & wait']
+const HURT_GUARD = fileURLToPath(new URL('fixtures/hurt-guard.cjs', import.meta.url))
 
 const storeOf = (t) => `sqlite:${join(temporaryFolder(t), 'locks.db')}`
-const childOf = (parent, text) => processes().find((each) => each.parent === parent && each.args.includes(text))
-const guardOf = (pid) => childOf(pid, 'leasehold-guard')
-const successorOf = (pid) => processes().find(({ parent, args }) => parent === pid && /successor\.js \d+$/.test(args))
+const guardOf = (pid) => processes().find(({ parent, args }) => parent === pid && args.includes('leasehold-guard'))
 
-/** Stops leasehold, and continues it when the test is over: then it ends. */
-function stop(t, { first }) {
-  first.signal('SIGSTOP')
-  atEnd(t, () => killIfThere(first.pid))
+/** Stops a process, and continues it when the test is over: then it ends. */
+function stop(t, pid) {
+  process.kill(pid, 'SIGSTOP')
+  atEnd(t, () => killIfThere(pid))
 }
+
+const isStopped = (pid) => /\) T /.test(readFileSync(`/proc/${pid}/stat`, 'latin1'))
 
 const skip = process.platform === 'linux' ? false : 'needs /proc'
 // The tests mostly wait for ttls.
 describe('leasehold run, stopped or killed after another fault', { skip, timeout: 240_000, concurrency: 2 }, () => {
-  for (const [what, signal, ofTimer] of [
-    ['timer was killed', 'SIGKILL', () => undefined],
-    ['timer is stopped', 'SIGSTOP', () => undefined],
-    ["timer's `sleep` is stopped", 'SIGSTOP', (timer) => childOf(timer.pid, 'sleep')],
+  for (const [ttl, signal] of [
+    [3, 'SIGKILL'],
+    [9, 'SIGKILL'],
+    [9, 'SIGSTOP'],
   ])
-    test(`the guard's ${what}: the guard starts another one`, async (t) => {
-      const words = ['--ttl', '9s', '--grace', '1s']
+    test(`the guard was killed: another one ends the command, ttl ${ttl} s, ${signal}`, async (t) => {
+      const words = ['--ttl', `${ttl}s`, '--grace', '1s']
       const contended = await contend(t, storeOf(t), 'k', { clean: FOR_EVER, words })
-      const guard = guardOf(contended.first.pid)
-      const timer = await until('the timer', () => guardOf(guard.pid))
-      const { pid } = (await until('its sleep', () => childOf(timer.pid, 'sleep'))) && (ofTimer(timer) ?? timer)
-      process.kill(pid, signal)
-      atEnd(t, () => killIfThere(pid))
-      await until('another timer', () => processes().some((each) => isTimer(each, guard) && each.pid !== timer.pid))
-      stop(t, contended)
-      await assertInTurn(t, { ...contended, soon: contended.soon + 9_000 })
+      const { pid } = guardOf(contended.first.pid)
+      process.kill(pid, 'SIGKILL')
+      const next = await until('another guard to watch', () => {
+        const guard = guardOf(contended.first.pid)
+        // It has its title when it has started.
+        return guard?.pid !== pid && guard?.args.trim() === 'leasehold-guard' && guard
+      })
+      contended.first.signal(signal)
+      atEnd(t, () => killIfThere(contended.first.pid))
+      await assertInTurn(t, { ...contended, soon: contended.soon + ttl * 1_000 })
+      await until('the guard to end', () => !processes().some((each) => each.pid === next.pid))
     })
 
-  test('the successor that started before the command was killed: leasehold starts another one', async (t) => {
-    const words = ['--ttl', '6s', '--grace', '1s']
-    const contended = await contend(t, storeOf(t), 'k', { clean: FOR_EVER, wrap: SETSID, words })
-    const { pid } = await until('the successor', () => successorOf(contended.first.pid))
-    process.kill(pid, 'SIGKILL')
-    const next = await until('another successor', () => {
-      const successor = successorOf(contended.first.pid)
-      return successor?.pid === pid ? undefined : successor
-    })
-    await until('its guard to watch', () => guardOf(Number(/\d+$/.exec(next.args)[0])))
+  test('the guard is stopped: the system continues it when leasehold is killed', async (t) => {
+    const words = ['--ttl', '9s', '--grace', '1s']
+    const contended = await contend(t, storeOf(t), 'k', { clean: FOR_EVER, words })
+    const { pid } = guardOf(contended.first.pid)
+    stop(t, pid)
+    await until('the guard to be stopped', () => isStopped(pid))
     contended.first.signal('SIGKILL')
     await assertInTurn(t, contended)
   })
 
-  test('the successor missed the signal of the guard: the guard sends it again', async (t) => {
-    const words = ['--ttl', '6s', '--grace', '3s']
-    const env = { NODE_OPTIONS: `--require ${MISSED_SIGNAL}` }
-    const contended = await contend(t, storeOf(t), 'k', { clean: FOR_EVER, wrap: SETSID, words, env })
-    stop(t, contended)
+  test('the guard is stopped: leasehold continues it at the next renewal', async (t) => {
+    const words = ['--ttl', '6s', '--grace', '1s']
+    const contended = await contend(t, storeOf(t), 'k', { clean: FOR_EVER, words })
+    const { pid } = guardOf(contended.first.pid)
+    stop(t, pid)
+    await until('the guard to be stopped', () => isStopped(pid))
+    await until('the guard to continue', () => !isStopped(pid))
+    stop(t, contended.first.pid)
     await assertInTurn(t, { ...contended, soon: contended.soon + 6_000 })
+  })
+
+  test('the guard is stopped: it ends with the command', async (t) => {
+    const contended = await contend(t, storeOf(t), 'k', { words: ['--ttl', '60s'] })
+    const { pid } = guardOf(contended.first.pid)
+    stop(t, pid)
+    contended.first.signal('SIGTERM')
+    await assertInTurn(t, contended)
+    await until('the guard to end', () => !processes().some((each) => each.pid === pid))
+  })
+
+  test('the guard is stopped while it starts: it is continued, and the command runs', async (t) => {
+    const ran = join(temporaryFolder(t), 'ran')
+    const env = { NODE_OPTIONS: `--require ${HURT_GUARD}`, SIGNAL: 'SIGSTOP' }
+    const { code, stderr } = await leasehold(t, ['run', 'k', '-s', storeOf(t), '--', 'touch', ran], env).ended
+    assert.equal(code, 0, stderr)
+    assert.ok(existsSync(ran))
+  })
+
+  test('the guard was killed during the wait for the lock: another one watches over the command', async (t) => {
+    const store = storeOf(t)
+    const first = await contend(t, store, 'k', {})
+    const { pid } = first.second
+    process.kill(guardOf(pid).pid, 'SIGKILL')
+    first.first.signal('SIGTERM')
+    assert.equal((await first.second.ended).code, 0)
+  })
+
+  /** Reports many renewals to a stopped guard, and then the end of the command. */
+  const REPORTS = `
+    const { Guard } = require(process.argv[1])
+    const ticket = { key: 'k', token: 't', fence: 1, ttl: 10_000, most: 1 }
+    const guard = new Guard({})
+    const command = { pid: Number(process.argv[2]), start: undefined, leads: true, run: 'none' }
+    guard.watch({ ticket, grace: 0 }, { ttl: 10_000, remaining: 10_000 }, command).then(() => {
+      console.log('watched')
+      process.once('SIGUSR2', () => {
+        for (let i = 0; i < 10_000; i++) guard.renewed()
+        guard.dismiss()
+        clearTimeout(alive)
+      })
+    })
+    const alive = setTimeout(() => {}, 60_000)`
+
+  test('the guard is stopped: leasehold ends without it, and the guard does not end the command', async (t) => {
+    const command = spawn('sleep', ['60'], { detached: true, stdio: 'ignore' })
+    atEnd(t, () => command.kill('SIGKILL'))
+    const file = fileURLToPath(new URL('../../dist/cli/guard.js', import.meta.url))
+    const reporter = start(t, process.execPath, ['-e', REPORTS, file, String(command.pid)])
+    await reporter.says(/watched/)
+    const { pid } = guardOf(reporter.pid)
+    stop(t, pid)
+    reporter.signal('SIGUSR2')
+    assert.deepEqual(await reporter.exited, { code: 0, signal: null })
+    await until('the guard to end', () => !processes().some((each) => each.pid === pid))
+    assert.equal(command.signalCode, null)
+    process.kill(command.pid, 0)
   })
 
   test('leasehold asked the command to end (--max-hold), and its main process ended by itself', async (t) => {
@@ -78,7 +134,7 @@ describe('leasehold run, stopped or killed after another fault', { skip, timeout
     const wrap = ['sh', '-c', 'trap "sleep 1; exit 0" TERM; setsid "$0" "$@" & wait']
     const contended = await contend(t, storeOf(t), 'k', { clean: 9_000, wrap, words })
     await contended.journal.seen('first', 'clean')
-    stop(t, contended)
+    stop(t, contended.first.pid)
     await assertCleanedUp(contended, await assertInTurn(t, contended), 9_000)
   })
 
@@ -97,22 +153,7 @@ describe('leasehold run, stopped or killed after another fault', { skip, timeout
     const second = leasehold(t, ['run', 'k', '-s', store, '--wait', '40s', '--', 'sh', '-c', `${look} 2>&1`])
     assert.equal((await second.ended).code, 0, 'the command still ran')
   })
-
-  for (const [what, ttl] of [
-    ['leasehold-guard', '10s'],
-    ['successor.js', '2s'],
-  ])
-    test(`${what} is stopped while it starts: it is continued, and the command runs`, async (t) => {
-      const ran = join(temporaryFolder(t), 'ran')
-      const env = { NODE_OPTIONS: `--require ${HURT_CHILD}`, HURT: what, SIGNAL: 'SIGSTOP' }
-      const words = ['run', 'k', '-s', storeOf(t), '--ttl', ttl, '--', 'touch', ran]
-      const { code, stderr } = await leasehold(t, words, env).ended
-      assert.equal(code, 0, stderr)
-      assert.ok(existsSync(ran))
-    })
 })
-
-const isTimer = ({ parent, args }, guard) => parent === guard.pid && args.includes('leasehold-guard')
 
 const THREADS = `
 #include <pthread.h>

@@ -1,20 +1,20 @@
 // The command that runs while the lock is held: a process, and all processes that it starts.
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { existsSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { constants } from 'node:os'
 import type * as api from '../../index'
 import { whyNot } from './executable'
 import { CliError, Exit } from './exits'
 import { gateOf, isGated, openGate, SHELL } from './gate'
-import { Guard, type Held } from './guard'
+import type { Guard, Held } from './guard'
 import { MARK, newMark } from './mark'
 import type { Member } from './members'
 import { statusOf } from './process-table'
 import { isVariable, shownProgram } from './shown-program'
 import type { Signals } from './signals'
 import { Target } from './target'
+import { unguarded } from './unguarded'
 
 /** How the command ended: one of the two is not null. */
 export interface End {
@@ -74,14 +74,22 @@ export class Child {
   readonly ended: Promise<End>
 
   /**
-   * Passes `signals` on to the command until it has ended, and ignores them from then on.
+   * Passes `signals` on to the command until it has ended, and ignores them from then on. `guard`
+   * watches over the command until then.
    *
-   * @throws {CliError} if there is no such command, or it can't be run, or its guard can't be
-   * started.
+   * @throws {CliError} if there is no such command, or it can't be run.
    */
-  constructor(command: readonly string[], env: NodeJS.ProcessEnv, held: Held, lease: api.Lease, signals: Signals) {
+  constructor(
+    command: readonly string[],
+    env: NodeJS.ProcessEnv,
+    held: Held,
+    lease: api.Lease,
+    signals: Signals,
+    guard: Guard | undefined,
+  ) {
     this.#grace = held.grace
     this.#signals = signals
+    this.#guard = guard
     const [file = '', ...args] = command
     const code = ON_WINDOWS ? undefined : whyNot(file, env)
     if (code !== undefined) throw notStarted(file, code, 'it is no file, or none that may be executed')
@@ -90,8 +98,7 @@ export class Child {
     // processes can be ended.
     this.#onTerminal = [0, 1, 2].some((fd) => isTerminal(fd))
     const leads = !this.#onTerminal && !ON_WINDOWS
-    this.#guard = ON_WINDOWS || !existsSync(SHELL) ? undefined : guardOf(file, held, lease)
-    this.#guard?.ending.then(() => {
+    guard?.ending.then(() => {
       // The guard has sent SIGTERM already.
       this.#killAfterGrace()
       this.#tellGuardEnding()
@@ -108,7 +115,6 @@ export class Child {
         ? spawn(SHELL, gateOf(command, marked), { ...options, stdio: ['inherit', 'inherit', 'inherit', 'pipe'] })
         : spawn(file, args, { ...options, stdio: 'inherit' })
     } catch (error) {
-      // Dismiss the guard: it would keep this process alive.
       this.#end()
       throw notStarted(file, (error as NodeJS.ErrnoException).code, (error as Error).message)
     }
@@ -124,8 +130,8 @@ export class Child {
         if (gated) openGate(this.#process.stdio[3] as Socket)
         resolve()
       }
-      if (this.#guard === undefined) watched()
-      else this.#guard.watch(id).then((watches) => (watches ? watched() : this.#refuse(file, gated)))
+      if (guard === undefined) watched()
+      else guard.watch(held, lease, id).then((watches) => (watches ? watched() : this.#refuse(file, gated)))
     })
     this.ended = new Promise<End>((resolve, reject) => {
       this.#process.once('error', (error: NodeJS.ErrnoException) => {
@@ -245,21 +251,6 @@ export class Child {
     this.#signals.ignore()
     this.#guard?.dismiss()
   }
-}
-
-function guardOf(file: string, held: Held, lease: api.Lease): Guard {
-  try {
-    return new Guard(held, lease)
-  } catch (error) {
-    const advice = whyNot(SHELL, {}) ? `${SHELL} may not be executed` : 'Raise the limits on open files and processes'
-    const why = `${(error as Error).message}. ${advice}`
-    throw unguarded(file, 'was not run', `can't be started: ${why}`)
-  }
-}
-
-function unguarded(file: string, what: string, why: string): CliError {
-  const guard = 'its guard, which stops it if leasehold is killed,'
-  return new CliError(Exit.System, `${shownProgram(file)} ${what}: ${guard} ${why}`)
 }
 
 function isTerminal(fd: number): boolean {

@@ -1,4 +1,4 @@
-/** Identifies a command. The successor gets it, too, and finds the same processes by it. */
+/** Identifies a command. The guard gets it, too, and finds the same processes by it. */
 export interface CommandId {
   /** The process that was started. */
   readonly pid: number

@@ -22,13 +22,6 @@ exec "$@"
 const SHELLS = /^(IFS|OPTIND|OPTARG|OPTERR|PPID|LINENO|PS[0-9]|ENV|SHELLOPTS|BASH.*|POSIXLY_CORRECT|DYLD_.*)$/
 
 /**
- * Returns `env` without the variables that a shell uses itself. A bad OPTIND, for example, ends it.
- */
-export function forShell(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(env).filter(([name]) => !SHELLS.test(name)))
-}
-
-/**
  * Returns whether the command can be started behind a gate and then gets the same environment as
  * without one.
  */

@@ -42,6 +42,21 @@ export function isStopped(pid: number): boolean {
   }
 }
 
+/**
+ * Returns whether a process has ended, and not by a signal, and is yet to be reaped; false if /proc
+ * does not show it.
+ */
+export function hasExited(pid: number): boolean {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    // The last field is the status that wait(2) returns: see proc(5).
+    const status = Number(fieldsOf(text)[49])
+    return parseStatus(pid, text).dead && status % 128 === 0
+  } catch {
+    return false
+  }
+}
+
 /** Parses the text of /proc/PID/stat. */
 export function parseStatus(pid: number, text: string): ProcessStatus {
   const fields = fieldsOf(text)

@@ -12,7 +12,7 @@ import { Child, type End, endAlike } from './child'
 import { type Command, flag, type Given, text } from './command'
 import { CliError, Exit, exitOf, UsageError } from './exits'
 import { failureOf } from './failure'
-import type { Held } from './guard'
+import { type Guard, startGuard } from './guard'
 import { parseDuration } from './parse-duration'
 import { keyOf } from './shown-word'
 import { Signals, STOPPING } from './signals'
@@ -96,22 +96,24 @@ command. 71: the guard could not be started, or has ended. 64: wrong usage. 126:
   async run(given) {
     const settings = settingsOf(given)
     const options = clientOptions(given)
-    const locks = openClient(options)
-    // By now, this process has loaded as much code as a successor has to load.
-    const held = { options, grace: settings.grace, startup: performance.now() }
+    const guard = startGuard(settings.command[0] as string, options)
     /** Emits `renewed` after each renewal of the lock. */
     const renewals = new EventEmitter()
     const signals = new Signals()
     let end: End
+    let locks: LockClient | undefined
     try {
+      locks = openClient(options)
       const lease = await acquire(locks, settings, renewals, signals).catch((error: unknown) => {
         if (settings.quiet && exitOf(error) === Exit.Busy) return null
         throw error
       })
       if (lease === null) return Exit.Busy
-      end = await runWith(lease, settings, held, renewals, signals)
+      end = await runWith(lease, settings, renewals, signals, guard)
     } finally {
-      await locks.close()
+      // Its open pipe would keep this process alive.
+      guard?.dismiss()
+      await locks?.close()
       // An error is printed after these messages.
       await printed()
     }
@@ -196,9 +198,9 @@ async function acquire(
 async function runWith(
   lease: api.Lease,
   settings: Settings,
-  held: Omit<Held, 'ticket'>,
   renewals: EventEmitter,
   signals: Signals,
+  guard: Guard | undefined,
 ): Promise<End> {
   const { key, command, maxHold, tell } = settings
   const env = { ...process.env, LEASEHOLD_KEY: key, LEASEHOLD_FENCE: String(lease.fence) }
@@ -224,7 +226,7 @@ async function runWith(
   const guardEnding = () => {
     const until = 'leasehold was stopped (SIGSTOP) until its lock'
     const what = runs ? 'the guard stopped the command' : 'the command was not run'
-    // The guard's successor has taken the lock, so this explains the loss.
+    // The guard has taken the lock over, so this explains the loss.
     if (why?.isLoss) why = undefined
     stop(new CliError(Exit.Lost, `${until} ${quoted(key)} was about to end: ${what}; run it again`))
   }
@@ -245,7 +247,7 @@ async function runWith(
   process.on('uncaughtException', failed)
   try {
     lease.assertHeld()
-    child = new Child(command, env, { ...held, ticket }, lease, signals)
+    child = new Child(command, env, { ticket, grace: settings.grace }, lease, signals, guard)
     renewals.on('renewed', () => child?.renewed())
     child.guardEnding.then(guardEnding)
     const { pid } = child

@@ -1,14 +1,14 @@
-// What the successor needs to take over the lock of a killed `leasehold run`, and how the successor
-// is started.
+// What leasehold and its guard tell each other, line by line.
 
-import { join } from 'node:path'
 import type * as api from '../../index'
 import type { Ticket } from '../lock/ticket'
 import type { CommandId } from './command-id'
 
-/** Has secrets, the ticket and the store's password, so a takeover only goes through pipes. */
+// The options of the client and the takeover have secrets, the store's password and the ticket, so
+// they only go through pipes.
+
+/** What the guard needs to take over the lock of a killed `leasehold run`. */
 export interface Takeover {
-  readonly options: api.LockClientOptions
   readonly ticket: Ticket
   /** The time from SIGTERM to SIGKILL, in ms. */
   readonly grace: number
@@ -17,32 +17,37 @@ export interface Takeover {
 }
 
 /**
- * The line that tells the guard and the successor that the command has ended. No encoded takeover
- * is equal to it.
+ * The line that tells the guard that the command has ended. No encoded value is equal to it.
  */
 export const OVER = 'over'
 
 /** The line that the guard prints when it ends the command because leasehold was stopped. */
 export const ENDING = 'ending'
 
-/**
- * Follows the time in a report to the guard after leasehold or a signal has asked the command to
- * end.
- */
-export const ASKED = 'asked'
-
-/** Encodes a takeover as one line that any shell reads and prints unchanged. */
-export function encodeTakeover(takeover: Takeover): string {
-  return Buffer.from(JSON.stringify(takeover)).toString('base64url')
+/** Says until when the lock is safe, and whether the command may end because it was asked to. */
+export interface Report {
+  /**
+   * Until when the lock is safe, in ms since the boot: a third of its ttl is left then. `undefined`
+   * without /proc.
+   */
+  readonly safe: number | undefined
+  /** Whether leasehold, or a signal that it passed on, has asked the command to end. */
+  readonly isAsked: boolean
 }
 
-export function decodeTakeover(line: string): Takeover {
-  return JSON.parse(Buffer.from(line, 'base64url').toString())
+export const encodeReport = ({ safe, isAsked }: Report): string => `${safe ?? '?'} ${isAsked ? 'asked' : 'runs'}`
+
+export function decodeReport(line: string): Report {
+  const [safe, state] = line.split(' ')
+  return { safe: safe === '?' ? undefined : Number(safe), isAsked: state === 'asked' }
 }
 
-const SUCCESSOR = join(__dirname, 'successor.js')
+/** Encodes a takeover, or the options of the client that can take the lock over, as one word. */
+export function encode(value: Takeover | api.LockClientOptions): string {
+  return Buffer.from(JSON.stringify(value)).toString('base64url')
+}
 
-/** Returns the command line of the successor (successor.ts). */
-export function successorCommand(): [string, ...string[]] {
-  return process.versions.deno ? [process.execPath, 'run', '-A', SUCCESSOR] : [process.execPath, SUCCESSOR]
+/** Decodes what {@link encode} returned. */
+export function decode<Value extends Takeover | api.LockClientOptions>(word: string): Value {
+  return JSON.parse(Buffer.from(word, 'base64url').toString())
 }

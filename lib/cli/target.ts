@@ -51,13 +51,22 @@ export class Target {
   #all: readonly ProcessStatus[] | undefined
   /** The number of incomplete looks in a row. */
   #incomplete = 0
+  /** The processes with the mark that the look under way has found. */
+  #found: ProcessStatus[] = []
+  #isLate = false
 
   /**
-   * Calls `progress` often during a look, which blocks the event loop. See {@link ProcessTable}.
+   * Calls `isLate` often during a look, which blocks the event loop. As soon as it returns true,
+   * kills what is known, and from then on each process as soon as it is found.
    */
-  constructor(command: CommandId, progress?: () => void) {
+  constructor(command: CommandId, isLate: () => boolean = () => false) {
     this.#command = command
-    this.#table = new ProcessTable(command, progress)
+    this.#table = new ProcessTable(command, () => {
+      if (this.#isLate || !isLate()) return
+      this.#isLate = true
+      this.killKnown()
+      for (const { pid } of this.#found) send(pid, 'SIGKILL')
+    })
   }
 
   /**
@@ -65,7 +74,12 @@ export class Target {
    * Passes each process with the mark to `found` as soon as it is found.
    */
   look(found?: (member: ProcessStatus) => void): readonly Member[] {
-    const all = this.#table.look(found)
+    this.#found = []
+    const all = this.#table.look((status) => {
+      this.#found.push(status)
+      if (this.#isLate) send(status.pid, 'SIGKILL')
+      found?.(status)
+    })
     this.#all = all
     if (all !== undefined) this.#members = membersOf(all, this.#command, this.#members)
     return this.#members.filter((member) => !member.dead)
@@ -107,7 +121,7 @@ export class Target {
   /** Sends SIGKILL to all members. */
   kill(): void {
     this.look()
-    this.#killMembers()
+    this.killKnown()
   }
 
   /**
@@ -142,7 +156,8 @@ export class Target {
     }
   }
 
-  #killMembers(): void {
+  /** Sends SIGKILL to the command and to the members that the last look has found. */
+  killKnown(): void {
     this.signal('SIGKILL')
     for (const group of this.#groups()) send(-group, 'SIGKILL')
     for (const member of this.#members) if (!member.dead) signalMember(member, 'SIGKILL')
@@ -171,7 +186,7 @@ export class Target {
     for (let late = 0; ; ) {
       const start = performance.now()
       if (!this.isRunning(found)) return true
-      if (kills) this.#killMembers()
+      if (kills) this.killKnown()
       const now = performance.now()
       if ((now >= end && ++late > looks) || !waits()) return false
       const since = kills ? 0 : LATER * (now - begin)

@@ -63,6 +63,7 @@ export interface WorkerMachine {
 interface Addon {
   Bridge: new (wake: () => void) => NativeBridge
   WorkerMachine: new () => WorkerMachine
+  continueWithParent(): void
 }
 
 /**

@@ -8,6 +8,7 @@
 //! - [`ending`]: the end of an environment, and the release of its leases;
 //! - [`holder`]: what a store keeps of a holder: its name, and the trace that it is in;
 //! - [`operations`]: the operations that JavaScript asks for, as commands to the engine;
+//! - [`parent`]: what the guard of the command line asks of the system;
 //! - [`outbox`]: settlements on their way to JavaScript, and the wake that announces them;
 //! - [`slots`]: the small numbers by which both sides name an operation or a lease;
 //! - [`records`]: settlements as numbers;
@@ -20,6 +21,7 @@ mod env_state;
 mod holder;
 mod operations;
 mod outbox;
+mod parent;
 mod protocol;
 mod records;
 mod slots;

@@ -1,0 +1,137 @@
+// The guard: if `leasehold run` is killed (SIGKILL, out of memory), or stopped (SIGSTOP) until its
+// lock is about to end, this process ends the command, and keeps the lock held until the command
+// has ended (command-ending.ts).
+//
+// The first line of its standard input has the options of the client that can take the lock over.
+// The second line says which command to watch, what to take over and, after a blank, until when the
+// lock is safe (takeover.ts). A later line says until when the lock is safe after a renewal, or
+// that the command has ended. This process answers each line but the first and the last with a line
+// to its standard output, so that the pipe of a stopped guard does not fill up. Only leasehold has
+// the other end of the input, so when the input ends, leasehold is gone.
+//
+// Before the first answer, this process loads and starts all that the end of the command needs.
+// Later, the package may be removed, or the system may have no room for another process or thread.
+
+import { writeSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type * as api from '../../index'
+import { LockClient } from '../client/client'
+import { loadAddon } from '../native/addon'
+import { endCommand } from './command-ending'
+import { GuardWatch } from './guard-watch'
+import { hasExited, isStopped } from './process-table'
+import { decode, decodeReport, ENDING, OVER, type Takeover } from './takeover'
+import { uptime } from './uptime'
+
+/** Takes the place of a line when the input has ended. */
+const GONE = ''
+
+const isEnd = (line: string): boolean => line === GONE || line === OVER
+
+/** leasehold. After its end, this process has another parent. */
+const parent = process.ppid
+
+async function main(): Promise<void> {
+  // So `killall node` leaves the guard alone, and `ps` shows what it is.
+  process.title = 'leasehold-guard'
+  const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
+  const next = async (): Promise<string> => {
+    const { done, value } = await lines.next()
+    return done ? GONE : value
+  }
+  const options = await next()
+  if (isEnd(options)) return
+  const locks = clientOf(decode(options))
+  try {
+    const line = await next()
+    // The command was not started.
+    if (isEnd(line)) return
+    const blank = line.indexOf(' ')
+    const takeover = decode<Takeover>(line.slice(0, blank))
+    const watch = new GuardWatch(takeover.ticket.ttl, decodeReport(line.slice(blank + 1)))
+    // Connect now. Nothing depends on the answer.
+    locks?.inspect(takeover.ticket.key).catch(() => {})
+    answer('watching')
+    if (await mustEnd(next, watch, takeover)) await endCommand(locks, takeover, safeUntil(watch, takeover))
+  } finally {
+    await locks?.close()
+    // While leasehold is stopped, it keeps the pipe open.
+    process.stdin.destroy()
+  }
+}
+
+/**
+ * Creates the client that can take the lock over. Returns `undefined` if it can't be created: then
+ * the guard can only end the command.
+ */
+function clientOf(options: api.LockClientOptions): LockClient | undefined {
+  try {
+    loadAddon().continueWithParent()
+    const locks = new LockClient(options)
+    locks.on('error', () => {})
+    return locks
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * Resolves with true when leasehold is gone, or is stopped for too long, and with false when the
+ * command has ended. `next` resolves with the next line.
+ */
+async function mustEnd(next: () => Promise<string>, watch: GuardWatch, { command }: Takeover): Promise<boolean> {
+  for (let line = next(); ; ) {
+    const timer = new AbortController()
+    const heard = await Promise.race([line, untilLook(watch, timer.signal)])
+    timer.abort()
+    if (heard === undefined) {
+      const now = uptime()
+      if (now === undefined || !watch.mustEnd(now, isParentStopped, () => hasExited(command.pid))) continue
+      answer(ENDING)
+      return true
+    }
+    if (isEnd(heard)) return heard === GONE
+    watch.renewed(decodeReport(heard))
+    answer('reported')
+    line = next()
+  }
+}
+
+/** Resolves when it is time to look whether leasehold is stopped, or when `signal` aborts. */
+function untilLook(watch: GuardWatch, signal: AbortSignal): Promise<undefined> {
+  const now = uptime()
+  const pause = now === undefined ? undefined : watch.pause(now)
+  if (pause === undefined) return new Promise(() => {})
+  return sleep(pause, undefined, { signal }).catch(() => undefined)
+}
+
+const isParentStopped = () => process.ppid === parent && isStopped(parent)
+
+/**
+ * Returns until when the lock is safe if the store does not answer, in ms of `performance.now()`.
+ */
+function safeUntil({ report }: GuardWatch, { ticket }: Takeover): number {
+  const now = uptime()
+  // leasehold renews the lock when two thirds of its ttl are left.
+  const left = report.safe === undefined || now === undefined ? ticket.ttl / 3 : report.safe - now
+  return performance.now() + left
+}
+
+/** Answers a line from leasehold. */
+function answer(text: string): void {
+  try {
+    writeSync(1, `${text}\n`)
+  } catch {
+    // leasehold is gone, or does not read its pipe because it is stopped.
+  }
+}
+
+// A signal that ends the command must not end its guard first.
+for (const signal of ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGUSR1', 'SIGUSR2'] as const)
+  process.on(signal, () => {})
+
+main().catch(() => {
+  // No process reads an error message. The lock ends with its ttl.
+  process.exitCode = 1
+})

@@ -1,0 +1,112 @@
+// The guard's process, as leasehold sees it (guard-main.ts). It reads lines from a pipe whose other
+// end only this process has, and answers lines with lines.
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { join } from 'node:path'
+import { UNMARKED } from './mark'
+import { ENDING, OVER } from './takeover'
+
+const PROGRAM = join(__dirname, 'guard-main.js')
+/** The last word names the guard in a list of processes until it has set its title. */
+const ARGUMENTS = [...(process.versions.deno ? ['run', '-A'] : []), PROGRAM, 'leasehold-guard']
+
+export class GuardProcess {
+  readonly #process: ChildProcess
+  /** Whether the guard has yet to answer the last line, or to get the first one that it answers. */
+  #isAwaited = true
+  /** The report to send after that answer. */
+  #next: string | undefined
+  #isGone = false
+  #tellEnding = () => {}
+  /** Resolves when the guard says that it ends the command, because this process was stopped. */
+  readonly ending = new Promise<void>((resolve) => {
+    this.#tellEnding = resolve
+  })
+  /** Resolves when the guard has ended and all that it said was heard. */
+  readonly gone: Promise<void>
+
+  /**
+   * Starts a guard, which outlives this process. `prepare` is its first line, which it does not
+   * answer.
+   *
+   * @throws if the system can't start it.
+   */
+  constructor(prepare: string) {
+    this.#process = spawn(process.execPath, ARGUMENTS, {
+      stdio: ['pipe', 'pipe', 'ignore'],
+      // Keep it out of the group that it ends, and out of the one that a terminal interrupts.
+      detached: true,
+      // If this process is the command of another leasehold, that leasehold must not stop the
+      // guard.
+      env: { ...process.env, ...UNMARKED },
+    })
+    const { pid, stdin, stdout } = this.#process
+    this.#process.on('error', () => {})
+    this.gone = new Promise((resolve) => {
+      this.#process.once('close', () => {
+        this.#isGone = true
+        resolve()
+      })
+    })
+    if (pid === undefined) throw new Error(`the system could not start ${process.execPath}`)
+    stdin?.on('error', () => {})
+    stdout?.on('error', () => {})
+    stdout?.on('data', (answers) => {
+      if (String(answers).split('\n').includes(ENDING)) this.#tellEnding()
+      this.#isAwaited = false
+      if (this.#next !== undefined) this.report(this.#next)
+    })
+    stdin?.write(`${prepare}\n`)
+    this.#process.unref()
+  }
+
+  /** True when the guard has ended and all that it said was heard. */
+  get isGone(): boolean {
+    return this.#isGone
+  }
+
+  /**
+   * Sends the line that says what to watch. Resolves with true after the answer, and with false if the guard ends
+   * before it.
+   */
+  begin(line: string): Promise<boolean> {
+    const { stdin, stdout } = this.#process
+    this.#isAwaited = true
+    stdin?.write(`${line}\n`)
+    return new Promise((resolve) => {
+      stdout?.once('data', () => resolve(true))
+      stdout?.once('close', () => resolve(false))
+    })
+  }
+
+  /**
+   * Sends a line, or the last of several, when the guard has answered the line before. Otherwise,
+   * the pipe of a stopped guard would fill up, and the guard would not hear of the end of the
+   * command.
+   */
+  report(line: string): void {
+    this.#next = this.#isAwaited ? line : undefined
+    if (this.#isAwaited || !this.#process.stdin?.writable) return
+    this.#isAwaited = true
+    this.#process.stdin.write(`${line}\n`)
+  }
+
+  /** Sends a line at once. Do so rarely: the guard may be stopped, and its pipe fill up. */
+  urge(line: string): void {
+    if (this.#process.stdin?.writable) this.#process.stdin.write(`${line}\n`)
+  }
+
+  /** Continues the guard, which a signal may have stopped. */
+  continue(): void {
+    this.#process.kill('SIGCONT')
+  }
+
+  /** Tells the guard that the command has ended, or could not be started. */
+  dismiss(): void {
+    if (this.#process.stdin?.writable) this.#process.stdin.end(`${OVER}\n`)
+    // Nobody else continues a stopped guard.
+    this.continue()
+    // The open pipe would keep this process alive until the guard has ended.
+    this.#process.stdout?.destroy()
+  }
+}

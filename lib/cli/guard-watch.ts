@@ -1,0 +1,59 @@
+// The rules by which the guard notices that leasehold is stopped. No clock, no I/O.
+
+import type { Report } from './takeover'
+
+/**
+ * How long before the lock is no longer safe the guard ends the command of a stopped leasehold: a
+ * part of the ttl, and the most in ms. In this time, the guard takes the lock over. If these are
+ * larger, a shorter stop ends the command. If they are smaller, a slow store answers too late, and
+ * the command has no time to clean up.
+ */
+const [LEAD_PART, LEAD_MOST] = [1 / 6, 1_000]
+
+/**
+ * The time between two looks once the lock is about to be unsafe, in ms. leasehold may be slow, and
+ * stop a moment later. If this is larger, the guard ends the command later; if it is smaller, the
+ * guard takes more of a processor while the store is out of reach.
+ */
+const LOOK_EVERY = 100
+
+/** Decides when the command has to end. All times are in ms since the boot, and passed in. */
+export class GuardWatch {
+  readonly #lead: number
+  #report: Report
+
+  /** `ttl` is the ttl of the lock in ms. */
+  constructor(ttl: number, report: Report) {
+    this.#lead = Math.min(ttl * LEAD_PART, LEAD_MOST)
+    this.#report = report
+  }
+
+  /** Takes the place of the last report. */
+  renewed(report: Report): void {
+    this.#report = report
+  }
+
+  get report(): Report {
+    return this.#report
+  }
+
+  /**
+   * Returns how long to wait before the next look, in ms; `undefined` if there is nothing to look
+   * for before the next report.
+   */
+  pause(now: number): number | undefined {
+    const { safe } = this.#report
+    return safe === undefined ? undefined : Math.max(safe - this.#lead - now, LOOK_EVERY)
+  }
+
+  /**
+   * Returns whether the guard has to end the command. `isStopped` says whether leasehold is
+   * stopped, and `hasExited` whether the command's main process has ended, and not by a signal.
+   */
+  mustEnd(now: number, isStopped: () => boolean, hasExited: () => boolean): boolean {
+    const { safe, isAsked } = this.#report
+    if (safe === undefined || now < safe - this.#lead || !isStopped()) return false
+    // A command that has ended by itself left its other processes behind on purpose.
+    return isAsked || !hasExited()
+  }
+}
