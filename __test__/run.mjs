@@ -43,7 +43,7 @@ const ALONE = ['process', 'browser', 'chaos']
  */
 const WAITING = [
   'browser',
-  ...'cli crash detach drain ends fail-fast fake-clock guard-faults guard-successors hostile quorum-repair rolling schedule sharing sqlite threads timeouts traces'
+  ...'cli crash detach drain ends fail-fast fake-clock guard-faults guard. hostile quorum-repair rolling schedule sharing sqlite threads timeouts traces'
     .split(' ')
     .map((name) => `process/${name}`),
 ]

@@ -70,7 +70,7 @@ overStores(
         begin(contended.first)
         assert.equal((await assertInTurn(t, contended)).ended, false)
         assert.ok(!isThere(contended.pid))
-        // The guard and the successor of the nested leasehold are left alone, and release its lock.
+        // The guard of the nested leasehold is left alone, and releases its lock.
         await until('the inner lock to be free', async () => (await contended.locks.inspect(`inner-${key}`)) === null)
       })
     }

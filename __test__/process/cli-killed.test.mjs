@@ -21,7 +21,6 @@ const RUNS = 16
 
 function starting(t, env = {}) {
   const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
-  // With a shorter ttl, a busy machine starts the successor first. Then the steps differ.
   const words = ['--ttl', '5m', '--grace', '0', '--json']
   return leasehold(t, ['run', 'k', '-s', store, ...words, '--', ...COMMAND], env)
 }

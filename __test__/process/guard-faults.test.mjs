@@ -45,9 +45,11 @@ describe('leasehold run, stopped or killed after another fault', { skip, timeout
         // It has its title when it has started.
         return guard?.pid !== pid && guard?.args.trim() === 'leasehold-guard' && guard
       })
-      contended.first.signal(signal)
+      process.kill(contended.first.pid, signal)
       atEnd(t, () => killIfThere(contended.first.pid))
       await assertInTurn(t, { ...contended, soon: contended.soon + ttl * 1_000 })
+      // A stopped leasehold reaps no process.
+      killIfThere(contended.first.pid)
       await until('the guard to end', () => !processes().some((each) => each.pid === next.pid))
     })
 

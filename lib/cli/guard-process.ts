@@ -66,8 +66,8 @@ export class GuardProcess {
   }
 
   /**
-   * Sends the line that says what to watch. Resolves with true after the answer, and with false if the guard ends
-   * before it.
+   * Sends the line that says what to watch. Resolves with true after the answer, and with false if
+   * the guard ends before it.
    */
   begin(line: string): Promise<boolean> {
     const { stdin, stdout } = this.#process

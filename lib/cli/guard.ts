@@ -144,8 +144,8 @@ interface Watched {
 }
 
 /**
- * Starts the guard of a command; `file` is its program, and `options` are those of the client. Returns `undefined` on Windows, where
- * signals and process groups work differently.
+ * Starts the guard of a command; `file` is its program, and `options` are those of the client.
+ * Returns `undefined` on Windows, where signals and process groups work differently.
  *
  * @throws {CliError} if the system can't start it.
  */
