@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::select_ok;
 use redis::aio::AsyncStream;
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
@@ -33,22 +33,33 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 /// if it is larger, the error comes later.
 const SILENCE: Duration = Duration::from_millis(300);
 
-pub type Stream = Box<dyn AsyncStream + Send + Unpin>;
+/// The bytes of a connection's buffer. The client reads past it, if it has room for as many bytes
+/// itself. If this is larger, many connections take more memory that is not counted; if it is
+/// smaller, the client reads the replies to a handshake in more pieces.
+const BUFFER: usize = 4 << 10;
+
+/// A connection. The buffer lets the handshake stop at the end of its last reply.
+pub type Stream = BufReader<Box<dyn AsyncStream + Send + Unpin>>;
+
+/// Gives a connection its buffer.
+pub fn buffered(stream: impl AsyncStream + Send + Unpin + 'static) -> Stream {
+    BufReader::with_capacity(BUFFER, Box::new(stream))
+}
 
 /// Connects. Has no time-out of its own: the caller sets one.
 pub async fn dial(address: &RedisAddress) -> Result<Stream, StoreError> {
     let unreachable = |error| connect_error::unreachable(address, &error);
     match (&address.endpoint, &address.tls) {
         (Endpoint::Tcp(host, port), None) => {
-            Ok(Box::new(dial_tcp(address, host, *port).await.map_err(unreachable)?))
+            Ok(buffered(dial_tcp(address, host, *port).await.map_err(unreachable)?))
         }
         (Endpoint::Tcp(host, port), Some(tls)) => {
             let stream = dial_tcp(address, host, *port).await.map_err(unreachable)?;
-            Ok(Box::new(shake_hands(address, tls, (host, *port), stream).await?))
+            Ok(buffered(shake_hands(address, tls, (host, *port), stream).await?))
         }
         #[cfg(unix)]
         (Endpoint::Unix(path), _) => {
-            Ok(Box::new(tokio::net::UnixStream::connect(path).await.map_err(unreachable)?))
+            Ok(buffered(tokio::net::UnixStream::connect(path).await.map_err(unreachable)?))
         }
         #[cfg(not(unix))]
         (Endpoint::Unix(_), _) => Err(unreachable(ErrorKind::Unsupported.into())),

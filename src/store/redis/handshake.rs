@@ -7,7 +7,7 @@
 use std::io::{self, ErrorKind};
 
 use redis::{Cmd, Parser, Value};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::budget::ConnectionBudget;
 use super::reply_scanner::{Excess, ReplyScanner};
@@ -33,10 +33,11 @@ pub enum End {
     HungUp(io::Error),
 }
 
-/// Sends `commands` and reads a reply to each. `connection_budget` counts the replies until the
-/// caller ends or drops it.
+/// Sends `commands` and reads a reply to each. Leaves what follows the last reply to the next
+/// reader of `stream`: the server may send a message in the same packet. `connection_budget` counts
+/// the replies until the caller ends or drops it.
 pub async fn exchange(
-    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    stream: &mut (impl AsyncBufRead + AsyncWrite + Unpin),
     commands: &[Cmd],
     connection_budget: &ConnectionBudget,
 ) -> Replies {
@@ -44,58 +45,88 @@ pub async fn exchange(
     // A server that refuses the client may say why, and hang up before the client has sent
     // everything. So read the replies even if writing fails.
     let written = stream.write_all(&words).await;
-    let mut replies = Unread {
-        bytes: Vec::new(),
-        scanner: ReplyScanner::default(),
-        connection_budget,
-        scanned: 0,
-        parsed: 0,
-    };
+    let mut reader = ReplyReader { scanner: ReplyScanner::default(), connection_budget, begun: Vec::new() };
     let mut values = Vec::with_capacity(commands.len());
-    loop {
-        let read = stream.read_buf(&mut replies.bytes).await;
-        let nonsense = loop {
-            match replies.next() {
-                Ok(Some(value)) if values.len() < commands.len() => values.push(value),
-                Ok(_) => break false,
-                Err(()) => break values.len() < commands.len(),
-            }
+    let mut bytes = 0;
+    while values.len() < commands.len() {
+        let end = match stream.fill_buf().await {
+            Ok([]) => End::HungUp(written.err().unwrap_or_else(|| ErrorKind::UnexpectedEof.into())),
+            Ok(news) => match reader.read(news) {
+                Ok((read, _)) if bytes + read > MOST_BYTES => End::Nonsense,
+                Ok((read, value)) => {
+                    stream.consume(read);
+                    bytes += read;
+                    values.extend(value);
+                    continue;
+                }
+                Err(()) => End::Nonsense,
+            },
+            Err(error) => End::HungUp(error),
         };
-        let end = match read {
-            _ if nonsense || replies.bytes.len() > MOST_BYTES => Some(End::Nonsense),
-            _ if values.len() == commands.len() => None,
-            Ok(0) => Some(End::HungUp(written.err().unwrap_or_else(|| ErrorKind::UnexpectedEof.into()))),
-            Ok(_) => continue,
-            Err(error) => Some(End::HungUp(error)),
-        };
-        return Replies { values, end };
+        return Replies { values, end: Some(end) };
+    }
+    Replies { values, end: None }
+}
+
+/// Reads one reply after the other. Scans each byte once, even if the bytes arrive in small pieces.
+struct ReplyReader<'a> {
+    scanner: ReplyScanner,
+    connection_budget: &'a ConnectionBudget,
+    /// The bytes of a reply that is not whole yet.
+    begun: Vec<u8>,
+}
+
+impl ReplyReader<'_> {
+    /// Reads `news` up to the end of the first reply. Returns how many bytes it has read, and the
+    /// reply if it is whole. Returns `Err` if the bytes are not a reply, or the reply is too large.
+    fn read(&mut self, news: &[u8]) -> Result<(usize, Option<Value>), ()> {
+        let scan = |scanner: &mut ReplyScanner, room: &mut _| scanner.next_end(news, room);
+        let end = self.connection_budget.charge(&mut self.scanner, scan).map_err(|_: (usize, Excess)| ())?;
+        let read = end.unwrap_or(news.len());
+        self.begun.extend(&news[..read]);
+        if end.is_none() {
+            return Ok((read, None));
+        }
+        let value = Parser::new().parse_value(&*self.begun).map_err(drop)?;
+        self.begun.clear();
+        Ok((read, Some(value)))
     }
 }
 
-/// Holds the bytes that were read, and how far they were parsed. Scans each byte once, even if the
-/// bytes arrive in small pieces.
-struct Unread<'a> {
-    bytes: Vec<u8>,
-    scanner: ReplyScanner,
-    connection_budget: &'a ConnectionBudget,
-    scanned: usize,
-    parsed: usize,
-}
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::io::{AsyncReadExt, BufReader, join, sink};
 
-impl Unread<'_> {
-    /// Returns the next value, if it is whole. Returns `Err` if the bytes are not a value, or the
-    /// value is too large.
-    fn next(&mut self) -> Result<Option<Value>, ()> {
-        let news = &self.bytes[self.scanned..];
-        let read =
-            self.connection_budget.charge(&mut self.scanner, |scanner, room| scanner.next_end(news, room));
-        let Some(read) = read.map_err(|_: (usize, Excess)| ())? else {
-            self.scanned = self.bytes.len();
-            return Ok(None);
+    use super::super::budget::Budget;
+    use super::*;
+
+    /// Exchanges `count` commands with a server that sends `said` in one packet. Returns the
+    /// replies, and the bytes that the next reader of the stream gets.
+    fn exchange_with(said: &[u8], count: usize) -> (Replies, Vec<u8>) {
+        let mut stream = BufReader::new(join(said, sink()));
+        let connection_budget = ConnectionBudget::of(&Budget::new());
+        let exchanged = async {
+            let commands = vec![redis::cmd("PING"); count];
+            let replies = exchange(&mut stream, &commands, &connection_budget).await;
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).await.unwrap();
+            (replies, rest)
         };
-        self.scanned += read;
-        let value = &self.bytes[self.parsed..self.scanned];
-        self.parsed = self.scanned;
-        Parser::new().parse_value(value).map(Some).map_err(drop)
+        let exchanged = exchanged.now_or_never().unwrap();
+        assert_eq!(connection_budget.excess(), None, "the next reader judges the rest");
+        exchanged
+    }
+
+    #[test]
+    fn the_bytes_after_the_last_reply_are_left_to_the_next_reader() {
+        for rest in
+            [&b""[..], b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n7\r\n", b">3\r\n$7\r\nmes", b"nonsense"]
+        {
+            let (replies, left) = exchange_with(&[b"+one\r\n+two\r\n", rest].concat(), 2);
+            let said = ["one", "two"].map(|text| Value::SimpleString(text.into()));
+            assert!(replies.values == said && replies.end.is_none(), "{:?}", replies.values);
+            assert_eq!(left, rest);
+        }
     }
 }

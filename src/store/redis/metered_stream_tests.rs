@@ -8,6 +8,7 @@ use tokio::runtime::Builder;
 use tokio::time::advance;
 
 use super::super::budget::Budget;
+use super::super::dial::buffered;
 use super::super::read_turn::MOST_TIME_IN_A_ROW;
 use super::*;
 
@@ -51,7 +52,7 @@ async fn reads_in_a_row(stream: &mut MeteredStream, room: usize, work: Duration,
 
 fn endless(budget: &Arc<Budget>, rests: bool) -> MeteredStream {
     let endless = Endless { rests, has_more: false };
-    MeteredStream::new(Box::new(join(endless, sink())), ConnectionBudget::of(budget))
+    MeteredStream::new(buffered(join(endless, sink())), ConnectionBudget::of(budget))
 }
 
 /// Only [`advance`] moves the time.

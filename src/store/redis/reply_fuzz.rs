@@ -16,6 +16,7 @@ use self::values::values;
 use super::address::RedisAddress;
 use super::budget::{Budget, ConnectionBudget};
 use super::cluster::{NodeAddress, Redirect, SlotMap};
+use super::dial::buffered;
 use super::metered_stream::MeteredStream;
 use super::outcomes::Outcomes;
 use super::pipeline::groups;
@@ -182,7 +183,7 @@ fn take_in(bytes: &[u8]) {
     let connection_budget = ConnectionBudget::of(&Budget::new());
     // Pauses pass at once.
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let stream = MeteredStream::new(Box::new(join(Pieces::of(bytes), sink())), connection_budget.clone());
+    let stream = MeteredStream::new(buffered(join(Pieces::of(bytes), sink())), connection_budget.clone());
     let mut stream = Box::pin(stream);
     let (mut handed_on, mut buffer) = (Vec::new(), vec![0; 1 + hash(bytes) as usize % 100]);
     let end = loop {
