@@ -13,7 +13,6 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, future};
 use rustc_hash::FxHashMap;
-use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_local;
 
@@ -22,6 +21,7 @@ use super::command::{ClientSettings, Command, Settlement};
 use super::core::{Batch, Core, Effects, Sent, describe_panic};
 use super::ids::{ClientId, EnvId, StoreId};
 use super::pulse::Pulse;
+use super::runtime::local_runtime;
 use super::thread_hand_offs::ThreadHandOffs;
 use crate::lease::Instant;
 use crate::store::spec::StoreSpec;
@@ -124,21 +124,6 @@ impl Engine {
     pub fn send(&self, message: Message) {
         let _ = self.messages.send(message);
     }
-}
-
-/// The number of tasks after which the runtime looks at its sockets and timers, while tasks are
-/// ready. If this is larger, a server that sends without end delays the renewals at other stores,
-/// although the connections of its store pause after 2 ms of reading. If it is smaller, the runtime
-/// asks the system more often: at 3, an acquire and a release over three nodes make 16 such calls
-/// in place of 6.
-const EVENT_INTERVAL: u32 = 16;
-
-/// Returns a runtime that stays on this thread.
-fn local_runtime() -> io::Result<LocalRuntime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .event_interval(EVENT_INTERVAL)
-        .build_local(LocalOptions::default())
 }
 
 type Answered = LocalBoxFuture<'static, Option<(Sent, Vec<Answer>)>>;

@@ -9,6 +9,7 @@
 //! - [`stats`]: the counters of a client;
 //! - [`clock`]: the time;
 //! - [`driver`]: the thread that runs the rules;
+//! - [`runtime`]: how often this thread looks at its sockets and timers;
 //! - [`thread_hand_offs`]: the hand-offs that the engine leaves to JavaScript threads.
 
 pub mod clock;
@@ -18,6 +19,7 @@ pub mod driver;
 pub mod ids;
 pub mod known_lease;
 pub mod pulse;
+mod runtime;
 pub mod stats;
 pub mod thread_hand_offs;
 pub mod timers;
