@@ -67,7 +67,6 @@ impl MeteredStream {
             drop(turn);
             self.pause = match permit {
                 Permit::Now => return Poll::Ready(()),
-                Permit::WhenWoken => return Poll::Pending,
                 Permit::After(pause) => Some(Box::pin(sleep(pause))),
             };
             if let Some(pause) = &mut self.pause {
@@ -79,7 +78,7 @@ impl MeteredStream {
 
 impl Drop for MeteredStream {
     fn drop(&mut self) {
-        self.connection_budget.budget().turn().leave(self.reader);
+        self.connection_budget.budget().turn().leave(self.reader, Instant::now());
         // The client may keep the count for longer than the connection lasts.
         self.connection_budget.ended();
     }

@@ -3,9 +3,9 @@
 use std::task::Waker;
 use std::time::Duration;
 
-use tokio::io::{join, sink};
+use tokio::io::{AsyncReadExt, join, sink};
 use tokio::runtime::Builder;
-use tokio::time::advance;
+use tokio::time::{advance, timeout};
 
 use super::super::budget::Budget;
 use super::super::dial::buffered;
@@ -111,5 +111,18 @@ fn the_connections_of_a_store_read_for_half_of_the_time_together() {
             let (least, most) = (reads.iter().min().unwrap(), reads.iter().max().unwrap());
             assert!(most - least <= 8, "{count} connections, rests: {rests}, {least} to {most} reads");
         }
+    });
+}
+
+#[test]
+fn a_connection_reads_although_the_first_one_of_the_queue_is_not_polled() {
+    with_paused_time(async {
+        let budget = Budget::new();
+        let (mut first, mut next) = (endless(&budget, false), endless(&budget, false));
+        let reads = reads_in_a_row(&mut first, 8 << 10, MOST_TIME_IN_A_ROW, 9).await;
+        assert_eq!(reads.len(), 1, "the turn is over");
+        let mut bytes = vec![0; 8 << 10];
+        let read = timeout(Duration::from_secs(1), next.read(&mut bytes)).await;
+        assert_eq!(read.expect("the connection waits").unwrap(), MOST_READ);
     });
 }

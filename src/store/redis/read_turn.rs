@@ -20,6 +20,10 @@ pub const MOST_TIME_IN_A_ROW: Duration = Duration::from_millis(2);
 /// pause then. If it is smaller, a server that sends without end takes more than half of the time
 /// of the engine's thread on a busy machine.
 const MOST_TIME_PER_BYTE: Duration = Duration::from_micros(5);
+/// How long the first connection of the queue may take until it reads. After that, it loses its
+/// place, and the next one goes on. If this is larger, a connection that never reads stops the
+/// others for longer. If it is smaller, connections lose their places on a busy machine.
+const LONGEST_DELAY: Duration = Duration::from_millis(20);
 
 /// The turn of a store's connections to read.
 #[derive(Debug)]
@@ -30,9 +34,11 @@ pub struct ReadTurn {
     /// True from when the connections have used up their turn until they have paused for as long.
     is_over: bool,
     /// The connections that wait for the next turn, the first one in front. While the turn is over,
-    /// the first one has a timer. Otherwise, it has been woken, and wakes the next one when it
-    /// reads.
+    /// the first one waits for a timer. Otherwise, it has been woken, and wakes the next one when
+    /// it reads. The others have timers in case that those in front of them do not read.
     waiting: VecDeque<(ReaderId, Waker)>,
+    /// Since when the first of `waiting` may read. Not valid while the turn is over.
+    free_since: Instant,
     last_reader: ReaderId,
 }
 
@@ -44,10 +50,8 @@ pub type ReaderId = u64;
 pub enum Permit {
     /// At once.
     Now,
-    /// After this time. The connection has to ask again then.
+    /// After this time, or when its waker is called. The connection has to ask again then.
     After(Duration),
-    /// When its waker is called. The connection has to ask again then.
-    WhenWoken,
 }
 
 impl ReadTurn {
@@ -58,6 +62,7 @@ impl ReadTurn {
             counted_at: now,
             is_over: false,
             waiting: VecDeque::new(),
+            free_since: now,
             last_reader: 0,
         }
     }
@@ -74,19 +79,22 @@ impl ReadTurn {
     }
 
     /// Returns when `reader` may read. If it has to wait, it has a place in the queue until it may
-    /// read or leaves.
+    /// read, leaves, or loses the place.
     pub fn ask(&mut self, reader: ReaderId, now: Instant, waker: &Waker) -> Permit {
         self.count_until(now);
-        let is_first = self.waiting.front().is_none_or(|(first, _)| *first == reader);
-        if is_first && !self.is_over {
-            self.leave(reader);
+        self.skip_first_if_late(reader, now);
+        let place = self.place_of(reader);
+        if !self.is_over && place.unwrap_or(self.waiting.len()) == 0 {
+            self.leave(reader, now);
             return Permit::Now;
         }
-        match self.waiting.iter_mut().find(|(waiting, _)| *waiting == reader) {
-            Some((_, known)) => known.clone_from(waker),
-            None => self.waiting.push_back((reader, waker.clone())),
-        }
-        if is_first { Permit::After(self.spent) } else { Permit::WhenWoken }
+        let place = place.unwrap_or_else(|| {
+            self.waiting.push_back((reader, waker.clone()));
+            self.waiting.len() - 1
+        });
+        self.waiting[place].1.clone_from(waker);
+        let pause = if self.is_over { self.spent } else { Duration::ZERO };
+        Permit::After(pause + LONGEST_DELAY.saturating_mul(u32::try_from(place).unwrap_or(u32::MAX)))
     }
 
     /// Notes that a connection was busy with `bytes` bytes from `began` until `now`.
@@ -99,21 +107,41 @@ impl ReadTurn {
     }
 
     /// Removes `reader` from the queue, if it is there.
-    pub fn leave(&mut self, reader: ReaderId) {
-        let Some(place) = self.waiting.iter().position(|(waiting, _)| *waiting == reader) else { return };
+    pub fn leave(&mut self, reader: ReaderId, now: Instant) {
+        let Some(place) = self.place_of(reader) else { return };
         self.waiting.remove(place);
-        if place == 0
-            && let Some((_, next)) = self.waiting.front()
+        if place == 0 {
+            self.free_since = now;
+            if let Some((_, next)) = self.waiting.front() {
+                next.wake_by_ref();
+            }
+        }
+    }
+
+    fn place_of(&self, reader: ReaderId) -> Option<usize> {
+        self.waiting.iter().position(|(waiting, _)| *waiting == reader)
+    }
+
+    /// Removes the first connection of the queue if it did not read in time, unless it is `reader`.
+    fn skip_first_if_late(&mut self, reader: ReaderId, now: Instant) {
+        let is_late = !self.is_over && now.saturating_duration_since(self.free_since) >= LONGEST_DELAY;
+        if let Some(&(first, _)) = self.waiting.front()
+            && first != reader
+            && is_late
         {
-            next.wake_by_ref();
+            self.leave(first, now);
         }
     }
 
     /// Subtracts the time since `counted_at`, in which no connection has read.
     fn count_until(&mut self, now: Instant) {
+        let end = self.counted_at + self.spent;
         self.spent = self.spent.saturating_sub(now.saturating_duration_since(self.counted_at));
         self.counted_at = self.counted_at.max(now);
-        self.is_over &= self.spent > Duration::ZERO;
+        if self.is_over && self.spent.is_zero() {
+            self.is_over = false;
+            self.free_since = end;
+        }
     }
 }
 

@@ -9,6 +9,12 @@ use super::*;
 const KILOBYTE: usize = 1024;
 const MS: Duration = Duration::from_millis(1);
 
+/// Returns the permit of a connection that waits behind `place` others, in a turn that is over for
+/// `pause`.
+fn behind(place: u32, pause: Duration) -> Permit {
+    Permit::After(pause + place * LONGEST_DELAY)
+}
+
 /// Counts how often a connection is woken.
 #[derive(Default)]
 struct Wakes(AtomicU32);
@@ -60,9 +66,9 @@ fn connections_that_have_used_up_their_turn_together_pause_for_as_long() {
     world.read(KILOBYTE, MS);
     assert_eq!(world.ask(2), Permit::Now);
     world.read(KILOBYTE, MS);
-    assert_eq!([world.ask(1), world.ask(2)], [Permit::After(2 * MS), Permit::WhenWoken]);
+    assert_eq!([world.ask(1), world.ask(2)], [behind(0, 2 * MS), behind(1, 2 * MS)]);
     world.now += MS;
-    assert_eq!([world.ask(1), world.ask(2)], [Permit::After(MS), Permit::WhenWoken]);
+    assert_eq!([world.ask(1), world.ask(2)], [behind(0, MS), behind(1, MS)]);
     world.now += MS;
     assert_eq!(world.wakes(), [0, 0]);
     assert_eq!([world.ask(1), world.ask(2)], [Permit::Now; 2]);
@@ -86,12 +92,13 @@ fn connections_read_in_the_order_in_which_they_began_to_wait() {
     let mut world = World::with(3);
     world.read(KILOBYTE, 2 * MS);
     assert_eq!(world.ask(2), Permit::After(2 * MS));
-    assert_eq!([world.ask(3), world.ask(1)], [Permit::WhenWoken; 2]);
+    assert_eq!([world.ask(3), world.ask(1)], [behind(1, 2 * MS), behind(2, 2 * MS)]);
     world.now += 2 * MS;
-    assert_eq!([world.ask(1), world.ask(3)], [Permit::WhenWoken; 2], "the first one has not read");
+    let later = [behind(2, Duration::ZERO), behind(1, Duration::ZERO)];
+    assert_eq!([world.ask(1), world.ask(3)], later, "the first one has not read");
     assert_eq!(world.ask(2), Permit::Now);
     assert_eq!(world.wakes(), [0, 0, 1]);
-    assert_eq!(world.ask(2), Permit::WhenWoken, "others wait");
+    assert_eq!(world.ask(2), behind(2, Duration::ZERO), "others wait");
     assert_eq!(world.ask(3), Permit::Now);
     assert_eq!([world.ask(1), world.ask(2)], [Permit::Now; 2]);
 }
@@ -102,11 +109,11 @@ fn a_connection_that_ends_wakes_the_next_one_if_it_was_the_first() {
     world.read(KILOBYTE, 2 * MS);
     assert_eq!(
         [1, 2, 3].map(|reader| world.ask(reader)),
-        [Permit::After(2 * MS), Permit::WhenWoken, Permit::WhenWoken]
+        [behind(0, 2 * MS), behind(1, 2 * MS), behind(2, 2 * MS)]
     );
-    world.turn.leave(2);
+    world.turn.leave(2, world.now);
     assert_eq!(world.wakes(), [0, 0, 0]);
-    world.turn.leave(1);
+    world.turn.leave(1, world.now);
     assert_eq!(world.wakes(), [0, 0, 1]);
     assert_eq!(world.ask(3), Permit::After(2 * MS));
 }
@@ -121,4 +128,22 @@ fn the_time_that_few_bytes_cost_is_limited() {
     world.now += MOST_TIME_IN_A_ROW;
     world.read(KILOBYTE, Duration::from_secs(9));
     assert_eq!(world.ask(1), Permit::After(MOST_TIME_PER_BYTE * 1024));
+}
+
+#[test]
+fn the_next_connection_goes_on_if_the_first_one_does_not_take_its_turn() {
+    let mut world = World::with(4);
+    world.read(KILOBYTE, 2 * MS);
+    for reader in 1..=4 {
+        assert_ne!(world.ask(reader), Permit::Now);
+    }
+    world.now += 2 * MS + LONGEST_DELAY - MS;
+    assert_ne!(world.ask(2), Permit::Now, "the first one still has time");
+    world.now += MS;
+    assert_eq!(world.ask(2), Permit::Now);
+    assert_eq!(world.wakes(), [0, 1, 1, 0]);
+    // The third one does not take its turn either.
+    world.now += LONGEST_DELAY;
+    assert_eq!(world.ask(4), Permit::Now);
+    assert_eq!([world.ask(1), world.ask(3)], [Permit::Now; 2], "they are no longer in the queue");
 }
