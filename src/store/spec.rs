@@ -89,18 +89,24 @@ impl StoreSpec {
             ));
         }
         let nodes = urls.iter().map(|url| Self::parse(url, access));
-        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+        let nodes = share_secrets(nodes.collect::<Result<Vec<_>, _>>()?);
         for (index, node) in nodes.iter().enumerate() {
             if let Self::RedisCluster(_) = node {
                 return Err(format!(
                     "{node} can't be a node of a quorum: its masters are not one server that fails or not"
                 ));
             }
-            if nodes[..index].iter().any(|other| other.identity() == node.identity()) {
-                return Err(format!("{node} is named twice: the stores of a quorum have to be independent"));
+            if let Some(other) = nodes[..index].iter().find(|other| other.is_same_server(node)) {
+                let (one, two) = (other.to_string(), node.to_string());
+                let what = if one == two {
+                    format!("{one} is named twice")
+                } else {
+                    format!("{one} and {two} are the same server")
+                };
+                return Err(format!("{what}: the stores of a quorum have to be independent"));
             }
         }
-        Ok(Self::Quorum(share_secrets(nodes)))
+        Ok(Self::Quorum(nodes))
     }
 
     /// Opens the store. The store connects at its first request.
@@ -139,6 +145,14 @@ impl StoreSpec {
             Self::Memory(_) | Self::Sqlite(_) | Self::RedisCluster(_) => Vec::new(),
             Self::Redis(address) => vec![address.to_string()],
             Self::Quorum(nodes) => nodes.iter().flat_map(Self::servers).collect(),
+        }
+    }
+
+    /// Returns true if both certainly name the same memory, file or server, whatever the logins.
+    fn is_same_server(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Redis(address), Self::Redis(other)) => address.is_same_server(other),
+            _ => self.identity() == other.identity(),
         }
     }
 

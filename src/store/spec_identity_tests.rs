@@ -47,3 +47,56 @@ fn stores_of_one_identity_hide_the_same_passwords() {
     }
     assert!(seen.len() > 40, "{} stores were compared", seen.len());
 }
+
+/// Returns the error of a quorum of these stores and a third one.
+fn refusal_of(one: &str, other: &str) -> String {
+    let urls = [one, "redis://third", other].map(String::from);
+    StoreSpec::parse_all(&urls, &Access::default()).expect_err(&format!("{one} and {other}"))
+}
+
+#[test]
+fn a_quorum_refuses_a_server_that_is_named_twice_in_different_ways() {
+    for (one, other) in [
+        ("redis://a:hunter2@h:6379", "redis://b:letmein@h"),
+        ("redis://:hunter2@h", "redis://hunter2:letmein@h"),
+        ("redis://h", "redis://u:hunter2@h"),
+        ("redis://h", "redis://h/1"),
+        ("redis://h", "rediss://h"),
+        ("redis://h", "redis://H."),
+        ("redis://[::1]", "redis://[0:0::0001]"),
+        ("redis://[FE80::1%25eth0]", "redis://[fe80:0::1%25eth0]"),
+        ("redis://127.0.0.1", "redis://[::ffff:127.0.0.1]"),
+        ("redis+unix:///run/redis.sock", "redis+unix:///run//./redis.sock?db=1"),
+        ("redis-sentinel://:hunter2@s,t/m", "redis-sentinel://t:26379,u/m?db=1"),
+    ] {
+        let message = refusal_of(one, other);
+        assert!(message.contains("are the same server: the stores of a quorum"), "{one}, {other}: {message}");
+        assert!(!message.contains("hunter2") && !message.contains("letmein"), "{message}");
+    }
+    for (one, other) in [
+        ("redis://h", "redis://h:6379/0"),
+        ("redis://:hunter2@h", "redis://:letmein@h"),
+        ("memory:a", "memory:a"),
+        ("sqlite:/tmp/a.db", "sqlite:/tmp/./a.db"),
+    ] {
+        let message = refusal_of(one, other);
+        assert!(message.contains(" is named twice: the stores of a quorum"), "{one}, {other}: {message}");
+        assert!(!message.contains("hunter2") && !message.contains("letmein"), "{message}");
+    }
+}
+
+#[test]
+fn a_quorum_takes_servers_that_differ_in_their_place() {
+    for (one, other) in [
+        ("redis://h:6379", "redis://h:6380"),
+        ("redis://127.0.0.1", "redis://127.0.0.2"),
+        ("redis://[fe80::1%25eth0]", "redis://[fe80::1%25eth1]"),
+        ("redis+unix:///run/a.sock", "redis+unix:///run/b.sock"),
+        ("redis-sentinel://s,t/m", "redis-sentinel://s,t/n"),
+        ("redis-sentinel://s/m", "redis-sentinel://t/m"),
+        ("redis-sentinel://s/m", "redis://s:26379"),
+    ] {
+        let urls = [one, "redis://third", other].map(String::from);
+        assert!(StoreSpec::parse_all(&urls, &Access::default()).is_ok(), "{one} and {other}");
+    }
+}

@@ -15,6 +15,7 @@
 //! - [`store`]: the store on one server, and [`time_limit`]: the time that a batch has;
 //! - [`address`]: the address of a server, with the login, and [`endpoint`]: what to connect to;
 //! - [`url`]: takes URLs apart, and [`address_url`]: reads all URLs of servers;
+//! - [`same_server`]: tells whether two addresses lead to the same server;
 //! - [`dial`]: opens a socket to a server, also with TLS, and [`connect_error`]: says why
 //!   connecting failed;
 //! - [`connect`]: makes a connection that is fit for locks, and [`connection_attempt`]: shares one
@@ -75,6 +76,7 @@ mod reply;
 #[cfg(test)]
 mod reply_fuzz;
 mod reply_scanner;
+mod same_server;
 mod scripts;
 mod sentinel;
 mod side_keys;
