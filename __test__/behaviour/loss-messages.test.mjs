@@ -6,10 +6,16 @@ import { test } from 'node:test'
 import { aborted, lost } from '../support/leases.mjs'
 import { overStores } from '../support/stores.mjs'
 
+/** Blocks this thread. */
+const block = (ms) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
+
 /** Removes a lock file and the files beside it. */
 const removeFile = (store) => {
   for (const end of ['', '-wal', '-shm']) rmSync(store.url.slice('sqlite:'.length) + end)
 }
+
+/** Returns a message without how late a busy thread noticed the loss. */
+const punctual = (message) => message.replace(/; this thread noticed it \d+ ms later/, '')
 
 /** Returns the text that begins an error about the loss of `key`. */
 const begin = (key) => `the lease of "${key}" is lost: `
@@ -39,8 +45,8 @@ overStores('messages of lost leases', (store) => {
     await lease.renew(250)
     await aborted(lease)
     const message = `${begin(key)}it was not renewed within its ttl of 250 ms. autoRenew is off: renew it sooner, or raise ttl`
-    assert.equal(lease.signal.reason.message, message)
-    assert.throws(() => lease.assertHeld(), { message })
+    assert.equal(punctual(lease.signal.reason.message), message)
+    assert.throws(() => lease.assertHeld(), { message: lease.signal.reason.message })
     assert.deepEqual(losses, [lease.signal.reason])
   })
 
@@ -49,10 +55,44 @@ overStores('messages of lost leases', (store) => {
     const lease = await store.client(t).acquire(key, { ttl: 200, maxHold: 300 })
     await aborted(lease)
     assert.equal(
-      lease.signal.reason.message,
+      punctual(lease.signal.reason.message),
       `${begin(key)}it had reached its maxHold of 300 ms, or was not renewed within its ttl of 200 ms. ` +
         'Raise maxHold, or do less work under one lease',
     )
+  })
+
+  test('a lease whose thread was blocked says how late the thread noticed the loss', async (t) => {
+    const key = store.key()
+    const locks = store.client(t)
+    await locks.ready()
+    const began = performance.now()
+    const lease = await locks.acquire(key, { ttl: 200, autoRenew: false })
+    block(600)
+    assert.equal(lease.isHeld, false)
+    const late = performance.now() - began - 200
+    block(300)
+    await aborted(lease)
+    const { message } = lease.signal.reason
+    const noticed = /within its ttl of 200 ms; this thread noticed it (\d+) ms later\. autoRenew is off: /.exec(message)
+    assert.ok(noticed, message)
+    // The first look counts, not the event.
+    assert.ok(Math.abs(noticed[1] - late) < 100, `${late} ms: ${message}`)
+    assert.throws(() => lease.assertHeld(), { message })
+  })
+
+  test('a lease that is lost by a stall names maxStall, and says how late the thread noticed the loss', async (t) => {
+    const key = store.key()
+    const lease = await store.client(t, { maxStall: 100 }).acquire(key, { ttl: 200 })
+    block(1_500)
+    await aborted(lease)
+    lost('stalled')(lease.signal.reason)
+    const { message } = lease.signal.reason
+    assert.ok(
+      message.startsWith(`${begin(key)}this thread was blocked for longer than its client's maxStall of 100 ms`),
+      message,
+    )
+    const noticed = /, and noticed the loss (\d+) ms later\. Use a worker thread, or raise maxStall/.exec(message)
+    assert.ok(noticed && noticed[1] >= 500 && noticed[1] < 1_500, message)
   })
 
   if (store.name === 'sqlite') {

@@ -74,7 +74,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
     this.#prefix = config.prefix
     this.#stores = config.stores
     this.#drain = drain
-    this.#context = this.#makeContext()
+    this.#context = this.#makeContext(config.maxStall)
     receiveBreakerReports(slot, this.#context.outage, (health) => {
       if (breaker.hasSubscribers) breaker.publish({ ...this.#identity(), health })
       callListener(() => this.emit('breaker', health))
@@ -273,7 +273,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   }
 
   /** Returns the part of this client that its leases use, as an object that users do not see. */
-  #makeContext(): ClientContext {
+  #makeContext(maxStall: number): ClientContext {
     const identity = () => this.#identity()
     const outage = new Outage()
     const caller = { id: this.#id, name: this.#name, isQuorum: this.#stores.length > 1 }
@@ -283,6 +283,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
         return identity()
       },
       id: this.#id,
+      maxStall,
       isDrained: false,
       timeouts,
       pauses: new Set([timeouts.close]),

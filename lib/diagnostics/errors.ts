@@ -7,7 +7,7 @@ import type * as api from '../../index'
 import { ErrorKind, FIRST_LOSS, WITH_VOTES } from '../native/protocol'
 import { quote } from '../util/printable'
 import { type Contention, UNKNOWN } from './contention'
-import { type LostLease, lossWords, placeOf } from './loss-words'
+import { type LossFacts, type LostLease, lossWords, placeOf } from './loss-words'
 
 export class LockError extends Error implements api.LockError {
   readonly code: string
@@ -115,11 +115,12 @@ const storeReasons: api.StoreUnavailableReason[] = [
 
 /** Returns the error of a lease that is lost. The cause is the last renewal, if that failed. */
 export function lostError(lease: LostLease): LockLostError {
-  const { key, phase, failure } = lease
+  const { key, phase } = lease
+  const facts: LossFacts = lease.facts === null ? { late: 0, failure: null } : JSON.parse(lease.facts)
   const reason = lossReasons[phase - FIRST_LOSS] ?? 'expired'
-  const message = `the lease of ${quote(key)} is lost: ${lossWords(reason, lease)}`
-  if (failure === null || reason === 'closed') return new LockLostError(reason, message, { key })
-  const { ago, error, text }: { ago: number; error: number; text: string } = JSON.parse(failure)
+  const message = `the lease of ${quote(key)} is lost: ${lossWords(reason, lease, facts)}`
+  if (facts.failure === null || reason === 'closed') return new LockLostError(reason, message, { key })
+  const { ago, error, text } = facts.failure
   const cause = unavailableError(error, text, key)
   // For other reasons, the store reported the loss in its answer to a later renewal.
   const which = reason === 'expired' || reason === 'stalled' ? 'the last' : 'an earlier'

@@ -9,15 +9,26 @@ export interface LostLease {
   readonly key: string
   /** The `Phase` of the lease: it says how it was lost. */
   readonly phase: number
-  /**
-   * Describes how the last renewal failed, as native code writes it; `null` if it did not fail.
-   */
-  readonly failure: string | null
+  /** The {@link LossFacts}, as native code writes them; `null` if there are none. */
+  readonly facts: string | null
   readonly ttl: number
   /** `maxHold` is 0 if the lease had no limit. `flags` are bits of `Flag`. */
   readonly request: { readonly maxHold: number; readonly flags: number }
   /** The store of the lease's client. */
   readonly store: api.StoreIdentity
+  /** The `maxStall` of the lease's client. */
+  readonly maxStall: number
+}
+
+/** What native code knows of a loss. Times are in ms. */
+export interface LossFacts {
+  /** How long after the lease's end this thread noticed the loss. */
+  readonly late: number
+  /**
+   * How the last renewal failed, and how long before the lease's end; `null` if it did not fail.
+   * `error` is an `ErrorKind`.
+   */
+  readonly failure: { readonly ago: number; readonly error: number; readonly text: string } | null
 }
 
 /**
@@ -26,32 +37,51 @@ export interface LostLease {
  */
 const MOST_OF_URL = 500
 
-const WORDS: Readonly<Record<api.LossReason, (lease: LostLease) => string>> = {
+/**
+ * From how many ms on a message says how late the loss was noticed. If this is larger, messages
+ * hide pauses that a user wants to know; if it is smaller, they name the delays of a busy machine.
+ */
+const LATE = 100
+
+const WORDS: Readonly<Record<api.LossReason, (lease: LostLease, facts: LossFacts) => string>> = {
   expired: expiredWords,
   taken: () => 'another client holds the lock now',
   missing: ({ store }) => missingFrom(store),
-  stalled: () => 'this thread was blocked for longer than maxStall (use a worker thread, or raise it)',
+  stalled: stalledWords,
   closed: () => 'the client was closed',
 }
 
 /** Returns the end of the sentence "the lease is lost: …". */
-export function lossWords(reason: api.LossReason, lease: LostLease): string {
-  return WORDS[reason](lease)
+export function lossWords(reason: api.LossReason, lease: LostLease, facts: LossFacts): string {
+  return WORDS[reason](lease, facts)
 }
 
-function expiredWords({ ttl, failure, request: { maxHold, flags } }: LostLease): string {
-  const late = `was not renewed within its ttl of ${ttl} ms`
+function stalledWords({ maxStall }: LostLease, { late }: LossFacts): string {
+  const noticed = late < LATE ? '' : `, and noticed the loss ${Math.round(late)} ms later`
+  return (
+    `this thread was blocked for longer than its client's maxStall of ${maxStall} ms${noticed}. ` +
+    'Use a worker thread, or raise maxStall'
+  )
+}
+
+function expiredWords({ ttl, request: { maxHold, flags } }: LostLease, { late, failure }: LossFacts): string {
+  const unrenewed = `was not renewed within its ttl of ${ttl} ms`
+  const noticed = late < LATE ? '' : `; this thread noticed it ${Math.round(late)} ms later`
   if (failure !== null) {
     const limit = maxHold > 0 ? `, or had reached its maxHold of ${maxHold} ms` : ''
-    return `it ${late}${limit}. Check the store, or raise ttl`
+    return `it ${unrenewed}${limit}${noticed}. Check the store, or raise ttl`
   }
   if (maxHold > 0) {
-    return `it had reached its maxHold of ${maxHold} ms, or ${late}. Raise maxHold, or do less work under one lease`
+    return (
+      `it had reached its maxHold of ${maxHold} ms, or ${unrenewed}${noticed}. ` +
+      'Raise maxHold, or do less work under one lease'
+    )
   }
-  if ((flags & Flag.NoRenewal) !== 0) return `it ${late}. autoRenew is off: renew it sooner, or raise ttl`
+  if ((flags & Flag.NoRenewal) !== 0)
+    return `it ${unrenewed}${noticed}. autoRenew is off: renew it sooner, or raise ttl`
   // The engine's thread renews the lease even if JavaScript is blocked.
   return (
-    `it ${late}. Probably, this process or its machine was stopped or overloaded (a debugger, sleep, a limit of ` +
+    `it ${unrenewed}${noticed}. Probably, this process or its machine was stopped or overloaded (a debugger, sleep, a limit of ` +
     'processor time), or the store was silent: look for long pauses, or raise ttl'
   )
 }

@@ -9,6 +9,8 @@ export interface LeaseOwner {
   readonly id: number
   /** Who the client is, for channels and messages. Made on the first read. */
   readonly identity: ClientIdentity
+  /** How many ms this thread may be blocked before the client's leases are no longer renewed. */
+  readonly maxStall: number
   /**
    * Whether the client has closed and its drain is over. A lease that is granted after that begins
    * no section.

@@ -56,10 +56,10 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   #isAdoption = false
   #loss: LossSignal | undefined
   /**
-   * How the last renewal before the loss failed, as native code describes it; `null` if it did not
-   * fail, and `undefined` until native code has reported the loss.
+   * What is known of the loss, as native code describes it; `null` if that is nothing, and
+   * `undefined` until native code has reported the loss.
    */
-  #failure: string | null | undefined
+  #facts: string | null | undefined
   /** Set if a diagnostics channel has listeners. */
   #trace: LeaseTrace | undefined
   declare readonly [Symbol.asyncDispose]: () => Promise<void>
@@ -220,10 +220,11 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   #lossError(phase: number, make = lostError): api.LockLostError {
     // Native code may not have reported the loss yet. After the last record, another operation may
     // have the slot.
-    const isOurs = this.#failure === undefined && slots[this.#slot] === this
-    const failure = isOurs ? bridge.failure(this.#slot) : (this.#failure ?? null)
-    const { store } = this.#owner.identity
-    return make({ key: this.#key, phase, failure, ttl: this.#ttl, request: this.#request, store })
+    const isOurs = this.#facts === undefined && slots[this.#slot] === this
+    const facts = isOurs ? bridge.loss(this.#slot) : (this.#facts ?? null)
+    const { maxStall, identity } = this.#owner
+    const { store } = identity
+    return make({ key: this.#key, phase, facts, ttl: this.#ttl, request: this.#request, store, maxStall })
   }
 
   #reportedLoss(make = () => this.#lossError(this.#phase, lostErrorWithoutStack)): api.LockLostError {
@@ -264,7 +265,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
       this.#ttl = a
     } else if (kind === RecordKind.Lost) {
       this.#phase = a
-      this.#failure = b === 0 ? null : bridge.text(b - 1)
+      this.#facts = b === 0 ? null : bridge.text(b - 1)
     } else if (kind === RecordKind.Released && a === 0) {
       this.#phase = Phase.Missing
     } else if (kind === RecordKind.Detached) {

@@ -108,6 +108,7 @@ export class MultiLease implements api.MultiLease, Abortable {
     const owner = this.#owner
     return {
       id: owner.id,
+      maxStall: owner.maxStall,
       timeouts: owner.timeouts,
       get identity() {
         return owner.identity

@@ -12,7 +12,7 @@ export interface NativeBridge {
   isHeld(slot: number): boolean
   remaining(slot: number): number
   phase(slot: number): number
-  failure(slot: number): string | null
+  loss(slot: number): string | null
   token(slot: number): string
   stats(client: number): string
   drain(records: Float64Array): number

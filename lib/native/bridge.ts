@@ -173,9 +173,9 @@ export class Bridge {
     return this.#native.phase(slot)
   }
 
-  /** Returns how the lease's last renewal failed, for lostError() in diagnostics/errors.ts. */
-  failure(slot: number): string | null {
-    return this.#native.failure(slot)
+  /** Returns what is known of the loss of the lease, for lostError() in diagnostics/errors.ts. */
+  loss(slot: number): string | null {
+    return this.#native.loss(slot)
   }
 
   token(slot: number): string {

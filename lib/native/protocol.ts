@@ -132,7 +132,7 @@ export const RecordKind = {
   /** a: 1 if the store still knew the lease, or if the lock to break was held; last */
   Released: 6,
   /**
-   * a: phase, b: one more than the text with the JSON of its last renewal's failure, or 0;
+   * a: phase, b: one more than the text with the JSON of what is known of the loss, or 0;
    * last
    */
   Lost: 7,

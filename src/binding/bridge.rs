@@ -209,7 +209,7 @@ impl Bridge {
     /// Returns whether the lease is held now.
     #[napi(catch_unwind)]
     pub fn is_held(&self, slot: u32) -> bool {
-        self.open.slots.lease(slot).is_some_and(|(state, _)| state.is_held(clock::now()))
+        self.open.slots.lease(slot).is_some_and(|(lease, _)| lease.notice(clock::now()).is_held())
     }
 
     /// Returns for how many ms the lease lives without renewal; 0 if it is not held.
@@ -217,7 +217,9 @@ impl Bridge {
     pub fn remaining(&self, slot: u32) -> f64 {
         let now = clock::now();
         match self.open.slots.lease(slot) {
-            Some((state, _)) if state.is_held(now) => state.deadline().since(now).as_micros() as f64 / 1e3,
+            Some((lease, _)) if lease.notice(now).is_held() => {
+                lease.deadline().since(now).as_micros() as f64 / 1e3
+            }
             _ => 0.0,
         }
     }
@@ -226,14 +228,14 @@ impl Bridge {
     #[napi(catch_unwind)]
     pub fn phase(&self, slot: u32) -> f64 {
         let phase =
-            self.open.slots.lease(slot).map_or(Phase::Released, |(state, _)| state.phase(clock::now()));
+            self.open.slots.lease(slot).map_or(Phase::Released, |(lease, _)| lease.notice(clock::now()));
         records::phase_number(phase)
     }
 
-    /// Returns how the lease's last renewal failed, as JSON; `None` if it did not.
+    /// Returns what is known of the loss of the lease, as JSON; `None` if that is nothing.
     #[napi(catch_unwind)]
-    pub fn failure(&self, slot: u32) -> Option<String> {
-        self.open.slots.lease(slot).and_then(|(lease, _)| records::describe_failure(lease))
+    pub fn loss(&self, slot: u32) -> Option<String> {
+        self.open.slots.lease(slot).and_then(|(lease, _)| records::describe_loss(lease))
     }
 
     /// Returns the lease's token.

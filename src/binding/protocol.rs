@@ -140,7 +140,7 @@ numbers! {
         Cancelled = 5,
         /// a: 1 if the store still knew the lease, or if the lock to break was held; last
         Released = 6,
-        /// a: phase, b: one more than the text with the JSON of its last renewal's failure, or 0;
+        /// a: phase, b: one more than the text with the JSON of what is known of the loss, or 0;
         /// last
         Lost = 7,
         /// No values

@@ -53,10 +53,10 @@ pub fn encode(
         Outcome::Cancelled => (RecordKind::Cancelled, 0.0, 0.0),
         Outcome::Released(confirmed) => (RecordKind::Released, flag(confirmed), 0.0),
         Outcome::Lost(reason) => {
-            let failure = slots.lease(slot).and_then(|(lease, _)| describe_failure(lease));
-            // Add 1, because 0 means no failure.
-            let failure = failure.map_or(0.0, |failure| text(failure) + 1.0);
-            (RecordKind::Lost, phase_number(lease::Phase::Lost(reason)), failure)
+            let facts = slots.lease(slot).and_then(|(lease, _)| describe_loss(lease));
+            // Add 1, because 0 means that there is no text.
+            let facts = facts.map_or(0.0, |facts| text(facts) + 1.0);
+            (RecordKind::Lost, phase_number(lease::Phase::Lost(reason)), facts)
         }
         Outcome::Inspected(inspected) => match *inspected {
             (Some(info), waiting) => (RecordKind::Inspected, 1.0, text(describe(&info, waiting))),
@@ -118,12 +118,23 @@ fn describe_error(error: &StoreError) -> String {
     json!({ "message": &*error.message, "votes": votes }).to_string()
 }
 
-/// Returns how the last renewal of a lease failed, if it did, as JSON: `{ ago, error, text }`.
-/// `ago` is in ms before now, or before the lease's end. `error` and `text` are as in a record.
-pub fn describe_failure(lease: &KnownLease) -> Option<String> {
-    let (ago, error) = lease.failure(clock::now())?;
-    let failure = json!({ "ago": ms(ago), "error": error_number(&error), "text": describe_error(&error) });
-    Some(failure.to_string())
+/// Returns what is known of the loss of a lease, as JSON: `{ late, failure }`. Returns `None` if
+/// both are missing.
+///
+/// `late` is how many ms after the lease's end the JavaScript thread has noticed the loss.
+/// `failure` is how the last renewal failed, if it did: `{ ago, error, text }`. `ago` is in ms
+/// before now, or before the lease's end. `error` and `text` are as in a record.
+pub fn describe_loss(lease: &KnownLease) -> Option<String> {
+    let now = clock::now();
+    lease.notice(now);
+    let (late, failure) = (ms(lease.noticed_late()), lease.failure(now));
+    if late < 1.0 && failure.is_none() {
+        return None;
+    }
+    let failure = failure.map(
+        |(ago, error)| json!({ "ago": ms(ago), "error": error_number(&error), "text": describe_error(&error) }),
+    );
+    Some(json!({ "late": late, "failure": failure }).to_string())
 }
 
 fn describe_vote(vote: &Vote) -> Value {

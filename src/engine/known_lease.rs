@@ -1,11 +1,11 @@
-//! Holds what the engine and the JavaScript thread know of one lease: its state, and its last
-//! failed renewal.
+//! Holds what the engine and the JavaScript thread know of one lease: its state, its last failed
+//! renewal, and when the thread noticed its loss.
 
 use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::lease::{Instant, LeaseState};
+use crate::lease::{Instant, LeaseState, Phase};
 use crate::store::StoreError;
 
 /// See the module.
@@ -14,6 +14,8 @@ pub struct KnownLease {
     state: LeaseState,
     /// When the last renewal failed, and why; `None` after a renewal that succeeded.
     failure: Mutex<Option<Box<(Instant, StoreError)>>>,
+    /// When the JavaScript thread first saw that the lease is lost.
+    noticed_at: OnceLock<Instant>,
 }
 
 impl KnownLease {
@@ -35,6 +37,22 @@ impl KnownLease {
         Some((now.min(self.deadline()).since(*at), error.clone()))
     }
 
+    /// Returns the phase at `now`, as [`LeaseState::phase`] does. If the lease is lost, notes that
+    /// the JavaScript thread has noticed it, unless it had before. Only that thread calls this.
+    pub fn notice(&self, now: Instant) -> Phase {
+        let phase = self.phase(now);
+        if let Phase::Lost(_) = phase {
+            self.noticed_at.get_or_init(|| now);
+        }
+        phase
+    }
+
+    /// Returns how long after the deadline the JavaScript thread has noticed the loss; zero if that
+    /// was before, or if the lease is not lost.
+    pub fn noticed_late(&self) -> Duration {
+        self.noticed_at.get().map_or(Duration::ZERO, |at| at.since(self.deadline()))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Box<(Instant, StoreError)>>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -51,6 +69,7 @@ impl Deref for KnownLease {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lease::LossReason;
     use crate::store::StoreErrorKind;
 
     #[test]
@@ -65,5 +84,20 @@ mod tests {
         assert_eq!(lease.failure(at(5_000)), Some((Duration::from_millis(60), error)), "it ended at 100");
         lease.renewed();
         assert_eq!(lease.failure(at(60)), None);
+    }
+
+    #[test]
+    fn a_loss_is_noticed_once() {
+        let at = |ms: u64| Instant::from_micros(ms * 1000);
+        let lease = KnownLease::default();
+        lease.grant(at(100));
+        assert_eq!((lease.notice(at(90)), lease.noticed_late()), (Phase::Held, Duration::ZERO));
+        // The engine may see the loss first.
+        assert_eq!(lease.phase(at(100)), Phase::Lost(LossReason::Expired));
+        assert_eq!(lease.noticed_late(), Duration::ZERO);
+        for now in [at(150), at(900)] {
+            assert_eq!(lease.notice(now), Phase::Lost(LossReason::Expired));
+            assert_eq!(lease.noticed_late(), Duration::from_millis(50));
+        }
     }
 }

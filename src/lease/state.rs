@@ -80,7 +80,7 @@ impl Phase {
     }
 
     /// Returns true if the holder may act on the lease until its deadline.
-    const fn is_held(self) -> bool {
+    pub const fn is_held(self) -> bool {
         matches!(self, Phase::Held | Phase::Stalled)
     }
 }
