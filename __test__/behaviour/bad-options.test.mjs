@@ -65,6 +65,11 @@ const CLIENTS = [
   ['store: memory without a name', VALUE, 'memory:'],
   ['store: a quorum of two', VALUE, ['redis://a', 'redis://b']],
   ['store: a quorum with one server twice', VALUE, ['redis://a', 'redis://b', 'redis://A:6379']],
+  [
+    'store: a quorum with one server twice, by two logins',
+    VALUE,
+    [`redis://u:${SECRET}@a`, 'redis://b', 'redis://v:w@a'],
+  ],
   ['store: a quorum with a malformed URL', VALUE, ['redis://a', 'redis://b', 'redis://']],
   ['store: a quorum with a cluster in it', VALUE, ['redis://a', 'redis://b', 'redis-cluster://c']],
   ['store: a quorum with a comma between its URLs', VALUE, `redis://:${SECRET}@a,redis://b,redis://c`],
