@@ -13,7 +13,6 @@ use super::state::tags::{AdoptTag, Purpose, ReleaseTag, RenewTag, Tag};
 use super::state::waiters::Waiter;
 use crate::engine::command::{AdoptCommand, Outcome};
 use crate::engine::ids::{OpId, StoreId};
-use crate::lease::in_doubt::LONGEST_IN_DOUBT;
 use crate::lease::{Instant, Ttl};
 use crate::mutants::{self, Mutant};
 use crate::store::{Answer, Reply, Request};
@@ -95,8 +94,8 @@ impl Core {
         match answer {
             Ok(reply) => {
                 self.cx.settle(op, Outcome::Released(reply == Reply::Released));
-                if self.clean_ups.settle_doubt(token, self.cx.now) {
-                    (left.until, left.straggler) = (self.cx.now + LONGEST_IN_DOUBT, true);
+                if let Some(until) = self.clean_ups.settle_doubt(token, self.cx.now) {
+                    (left.until, left.straggler) = (until, true);
                     let id = self.add_clean_up(left);
                     let progress = self.clean_ups.repeat(id, &mut self.cx);
                     self.see_to_clean_up(progress);

@@ -201,8 +201,8 @@ impl Core {
     fn poll_failed(&mut self, number: u64, error: StoreError) {
         let jitter = 0.5 + 0.5 * self.cx.jitter();
         let Some((recipient, in_doubt)) = self.queue_entries.failed(number, &error) else { return };
-        if let Some(token) = in_doubt {
-            self.clean_ups.doubt(token, self.cx.now);
+        if let Some((token, ttl)) = in_doubt {
+            self.clean_ups.doubt(token, ttl, self.cx.now);
         }
         let once = matches!(recipient, Recipient::One(op) if !self.waiters.waits(op));
         if once || !error.kind.is_transient() {

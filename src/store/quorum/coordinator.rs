@@ -154,7 +154,7 @@ impl Coordinator {
     fn ask_nodes(&mut self, now: Instant, batch: u64, index: usize, request: Request, timeout: Duration) {
         self.serial += 1;
         let id = self.serial;
-        let (mut skipped, mut inspects, mut released) = (0, false, None);
+        let (mut skipped, mut inspects, mut released, mut waited) = (0, false, None, None);
         match &request {
             Request::Acquire(AcquireRequest { token, place, .. }) => {
                 self.open_acquires.begin(*token);
@@ -165,6 +165,7 @@ impl Coordinator {
             }
             Request::Release { token, .. } => {
                 let ended = self.end_repairs(*token);
+                waited = self.waiters.touched_by(*token);
                 self.refuse(*token);
                 self.adopter_ended(now, *token, None);
                 self.release_ticket(now, ended.as_ref());
@@ -202,6 +203,7 @@ impl Coordinator {
             pending.vote_round.held_at = (now < valid_until).then_some(nodes);
             pending.lease_ends = Some((nodes, until));
         }
+        pending.waited = waited;
         self.pending_requests.insert(id, pending);
     }
 

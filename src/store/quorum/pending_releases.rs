@@ -19,7 +19,8 @@ use self::token_change::SHORTEST_PAUSE;
 #[cfg(test)]
 pub use self::token_change::STRAGGLER_PAUSES;
 pub use self::token_change::TokenChange;
-use crate::lease::{Instant, Key, Token};
+use super::release_result::ReleaseResult;
+use crate::lease::{Instant, Token};
 use crate::store::Answer;
 
 /// Keeps what all nodes still have to carry out. See the module.
@@ -32,35 +33,31 @@ impl PendingReleases {
         Self { nodes: (0..nodes).map(|_| NodeReleases::default()).collect() }
     }
 
-    /// Notes that `node` may still grant something to `token`.
-    pub fn set_in_doubt(&mut self, now: Instant, node: usize, token: Token) {
-        self.nodes[node].in_doubt.add(now, token);
+    /// Notes that `node` may still grant something to `token`: a lease that lives for `life`.
+    pub fn set_in_doubt(&mut self, now: Instant, node: usize, token: Token, life: Duration) {
+        self.nodes[node].in_doubt.add(now, token, life);
     }
 
-    /// Takes the answer of `node` to a release. `failed` says that the node may not have carried it
-    /// out. `ends` says when the lease ends there by its ttl, if that is known.
-    pub fn released(
-        &mut self,
-        now: Instant,
-        node: usize,
-        key: &Key,
-        token: Token,
-        failed: bool,
-        ends: Option<Instant>,
-    ) {
+    /// Takes the `answer` of `node` to a release. Adds the release if the node may not have carried
+    /// it out, or may still grant the lease.
+    pub fn released(&mut self, now: Instant, node: usize, mut release: TokenChange, answer: &Answer) {
         let node_releases = &mut self.nodes[node];
-        let is_straggler = node_releases.in_doubt.settle(now, token);
-        if failed || is_straggler {
-            let change = TokenChange { ends, ..TokenChange::release(key.clone(), token) };
-            node_releases.add(now, change, is_straggler, SHORTEST_PAUSE);
+        let is_straggler = node_releases.settle_doubt(now, &mut release);
+        let ends = release.ends_after(now).max(release.ends);
+        let result = ReleaseResult::of(answer, now, ends);
+        if result == ReleaseResult::Refused {
+            release.ends = ends;
+        }
+        if result != ReleaseResult::Done || is_straggler {
+            node_releases.add(now, release, is_straggler, SHORTEST_PAUSE);
         }
     }
 
     /// Adds for `node` the release of a token, which may have a lease or a place there.
     /// `is_straggler` says that the request that creates it may still be on its way.
-    pub fn add(&mut self, now: Instant, node: usize, release: TokenChange, is_straggler: bool) {
+    pub fn add(&mut self, now: Instant, node: usize, mut release: TokenChange, is_straggler: bool) {
         let node_releases = &mut self.nodes[node];
-        let is_straggler = node_releases.in_doubt.settle(now, release.token) || is_straggler;
+        let is_straggler = node_releases.settle_doubt(now, &mut release) || is_straggler;
         // Release it at once: until then, it may keep the lock from other clients.
         node_releases.add(now, release, is_straggler, Duration::ZERO);
     }

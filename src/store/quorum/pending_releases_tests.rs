@@ -2,7 +2,10 @@ use rustc_hash::FxHashSet;
 
 use super::node_releases::{MOST, MOST_AT_ONCE};
 use super::*;
+use crate::lease::Key;
 use crate::store::{Reply, StoreError, StoreErrorKind};
+
+const LIFE: Duration = Duration::from_secs(10);
 
 fn done() -> Answer {
     Ok(Reply::Released)
@@ -24,6 +27,10 @@ fn key() -> Key {
     "k".into()
 }
 
+fn release_of(token: Token) -> TokenChange {
+    TokenChange::release(key(), token)
+}
+
 /// Returns the tokens whose releases are due at `ms`. Only one node may have any.
 fn due(pending_releases: &mut PendingReleases, ms: u64) -> Vec<Token> {
     let mut due = pending_releases.due(at(ms));
@@ -34,12 +41,12 @@ fn due(pending_releases: &mut PendingReleases, ms: u64) -> Vec<Token> {
 #[test]
 fn a_release_that_failed_is_sent_again_and_then_forgotten() {
     let (mut pending_releases, token) = (PendingReleases::new(3), Token::random());
-    pending_releases.released(at(0), 0, &key(), token, false, None);
+    pending_releases.released(at(0), 0, release_of(token), &done());
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (0, None), "what is done is done");
-    pending_releases.released(at(0), 2, &key(), token, true, None);
+    pending_releases.released(at(0), 2, release_of(token), &failed());
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (1, Some(at(50))));
     assert_eq!(pending_releases.due(at(49)), []);
-    assert_eq!(pending_releases.due(at(50)), [(2, vec![TokenChange::release(key(), token)])]);
+    assert_eq!(pending_releases.due(at(50)), [(2, vec![release_of(token)])]);
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (1, None), "it is being paid, once");
     assert_eq!(pending_releases.due(at(10_000)), []);
     pending_releases.answered(at(60), 2, &[done()], 1.0);
@@ -63,38 +70,38 @@ fn carried_out_at(pending_releases: &mut PendingReleases) -> Vec<u64> {
 fn what_is_in_doubt_is_released_again_and_again() {
     let (mut pending_releases, token) = (PendingReleases::new(3), Token::random());
     // The acquire may arrive after the first releases, whether or not the node carried them out.
-    for failed in [false, true] {
-        pending_releases.set_in_doubt(at(0), 1, token);
-        pending_releases.released(at(0), 1, &key(), token, failed, None);
+    for answer in [done(), failed()] {
+        pending_releases.set_in_doubt(at(0), 1, token, LIFE);
+        pending_releases.released(at(0), 1, release_of(token), &answer);
         assert_eq!(carried_out_at(&mut pending_releases), [50, 1_050, 4_050]);
         assert_eq!(pending_releases.len(), 0);
     }
-    pending_releases.set_in_doubt(at(0), 1, token);
-    pending_releases.add(at(0), 1, TokenChange::release(key(), token), false);
+    pending_releases.set_in_doubt(at(0), 1, token, LIFE);
+    pending_releases.add(at(0), 1, release_of(token), false);
     assert_eq!(
         carried_out_at(&mut pending_releases),
         [50, 1_050, 4_050],
         "known of elsewhere, and yet in doubt"
     );
     // Nothing is repeated at another node, or for another token.
-    pending_releases.set_in_doubt(at(300), 1, token);
-    pending_releases.released(at(301), 0, &key(), token, false, None);
-    pending_releases.released(at(301), 1, &key(), Token::random(), false, None);
+    pending_releases.set_in_doubt(at(300), 1, token, LIFE);
+    pending_releases.released(at(301), 0, release_of(token), &done());
+    pending_releases.released(at(301), 1, release_of(Token::random()), &done());
     assert_eq!(pending_releases.len(), 0);
 }
 
 #[test]
 fn a_release_that_is_added_twice_is_sent_once_and_repeated_if_either_was_in_doubt() {
     let (mut pending_releases, token) = (PendingReleases::new(1), Token::random());
-    pending_releases.add(at(0), 0, TokenChange::release(key(), token), false);
-    pending_releases.add(at(0), 0, TokenChange::release(key(), token), false);
+    pending_releases.add(at(0), 0, release_of(token), false);
+    pending_releases.add(at(0), 0, release_of(token), false);
     assert_eq!(pending_releases.len(), 1);
-    pending_releases.add(at(0), 0, TokenChange::release(key(), token), true);
+    pending_releases.add(at(0), 0, release_of(token), true);
     assert_eq!(carried_out_at(&mut pending_releases), [0, 1_000, 4_000]);
     // A release that is on its way is repeated, too.
-    pending_releases.add(at(5_000), 0, TokenChange::release(key(), token), false);
+    pending_releases.add(at(5_000), 0, release_of(token), false);
     assert_eq!(due(&mut pending_releases, 5_000), [token]);
-    pending_releases.add(at(5_000), 0, TokenChange::release(key(), token), true);
+    pending_releases.add(at(5_000), 0, release_of(token), true);
     pending_releases.answered(at(5_001), 0, &[done()], 1.0);
     assert_eq!(carried_out_at(&mut pending_releases), [6_001, 9_001]);
 }
@@ -102,7 +109,7 @@ fn a_release_that_is_added_twice_is_sent_once_and_repeated_if_either_was_in_doub
 #[test]
 fn a_node_that_stays_away_is_asked_more_and_more_seldom_until_the_ttl_has_to_do_it() {
     let (mut pending_releases, token) = (PendingReleases::new(1), Token::random());
-    pending_releases.add(at(0), 0, TokenChange::release(key(), token), false);
+    pending_releases.add(at(0), 0, release_of(token), false);
     let (mut pauses, mut last) = (Vec::new(), 0);
     while let Some(next) = pending_releases.next_wake() {
         let now = next.as_micros() / 1000;
@@ -120,7 +127,7 @@ fn a_node_that_stays_away_is_asked_more_and_more_seldom_until_the_ttl_has_to_do_
     assert!((600_000..600_600).contains(&last), "{last}");
     // The jitter shortens a pause by up to half.
     let mut pending_releases = PendingReleases::new(1);
-    pending_releases.add(at(0), 0, TokenChange::release(key(), token), false);
+    pending_releases.add(at(0), 0, release_of(token), false);
     due(&mut pending_releases, 50);
     pending_releases.answered(at(50), 0, &[failed()], 0.0);
     assert_eq!(pending_releases.next_wake(), Some(at(100)));
@@ -130,9 +137,7 @@ fn a_node_that_stays_away_is_asked_more_and_more_seldom_until_the_ttl_has_to_do_
 fn pending_releases_are_sent_in_portions_and_in_order() {
     let mut pending_releases = PendingReleases::new(1);
     let tokens: Vec<Token> = (0..MOST_AT_ONCE + 5).map(|_| Token::random()).collect();
-    tokens
-        .iter()
-        .for_each(|token| pending_releases.add(at(0), 0, TokenChange::release(key(), *token), false));
+    tokens.iter().for_each(|token| pending_releases.add(at(0), 0, release_of(*token), false));
     assert_eq!(due(&mut pending_releases, 50), tokens[..MOST_AT_ONCE]);
     // The first release failed, so it goes behind the others.
     let mut answers = vec![done(); MOST_AT_ONCE];
@@ -148,10 +153,11 @@ fn pending_releases_are_sent_in_portions_and_in_order() {
 fn a_refused_release_does_not_delay_other_releases_at_the_node() {
     let (mut pending_releases, [denied, other]) =
         (PendingReleases::new(1), [Token::random(), Token::random()]);
-    pending_releases.released(at(0), 0, &key(), denied, true, Some(at(10_000)));
+    let ends = Some(at(10_000));
+    pending_releases.released(at(0), 0, TokenChange { ends, ..release_of(denied) }, &refused());
     assert_eq!(due(&mut pending_releases, 50), [denied]);
     pending_releases.answered(at(60), 0, &[refused()], 1.0);
-    pending_releases.add(at(61), 0, TokenChange::release(key(), other), false);
+    pending_releases.add(at(61), 0, release_of(other), false);
     assert_eq!(due(&mut pending_releases, 61), [other]);
     pending_releases.answered(at(62), 0, &[done()], 1.0);
     assert_eq!(pending_releases.next_wake(), Some(at(560)));
@@ -162,7 +168,7 @@ fn a_refused_release_does_not_delay_other_releases_at_the_node() {
 fn a_refused_release_is_repeated_until_a_lease_that_was_created_before_has_ended() {
     for life in [None, Some(Duration::from_secs(10))] {
         let (mut pending_releases, token) = (PendingReleases::new(1), Token::random());
-        let release = TokenChange { life, ..TokenChange::release(key(), token) };
+        let release = TokenChange { life, ..release_of(token) };
         pending_releases.add(at(0), 0, release, true);
         // A frozen node carries out the acquire before it refuses the release.
         let answer_at = |pending_releases: &mut PendingReleases, answer| {
@@ -179,7 +185,7 @@ fn a_refused_release_is_repeated_until_a_lease_that_was_created_before_has_ended
             let first = *last.get_or_insert(now);
             assert!(now < first + Duration::from_secs(12));
             // A further release of the token does not shorten that time.
-            let again = TokenChange::release(key(), token);
+            let again = release_of(token);
             if life.is_some() && now < first + Duration::from_secs(1) {
                 pending_releases.add(now, 0, again, false);
             }
@@ -199,7 +205,7 @@ fn a_node_that_returns_gets_thousands_of_pending_releases() {
     let mut pending_releases = PendingReleases::new(1);
     let tokens: Vec<Token> = (0..5_000).map(|_| Token::random()).collect();
     for token in &tokens {
-        pending_releases.add(at(0), 0, TokenChange::release(key(), *token), false);
+        pending_releases.add(at(0), 0, release_of(*token), false);
     }
     let mut now = at(0);
     for _ in 0..200 {
@@ -221,9 +227,9 @@ fn a_node_that_returns_gets_thousands_of_pending_releases() {
 fn releases_that_always_fail_do_not_keep_others_from_being_sent() {
     let (mut pending_releases, last) = (PendingReleases::new(1), Token::random());
     for _ in 0..2 * MOST_AT_ONCE {
-        pending_releases.add(at(0), 0, TokenChange::release(key(), Token::random()), false);
+        pending_releases.add(at(0), 0, release_of(Token::random()), false);
     }
-    pending_releases.add(at(0), 0, TokenChange::release(key(), last), false);
+    pending_releases.add(at(0), 0, release_of(last), false);
     let rounds = (0..10).take_while(|_| {
         let next = pending_releases.next_wake().expect("it is pending");
         let changes = pending_releases.due(next).pop().expect("it is due").1;
@@ -238,11 +244,11 @@ fn the_pending_releases_of_a_node_are_bounded() {
     let mut pending_releases = PendingReleases::new(2);
     let [first, soon, late] = [Token::random(), Token::random(), Token::random()];
     for (token, ends) in [(first, None), (late, Some(at(60_000))), (soon, Some(at(9_000)))] {
-        let change = TokenChange { ends, ..TokenChange::release(key(), token) };
+        let change = TokenChange { ends, ..release_of(token) };
         pending_releases.add(at(0), 0, change, false);
     }
     for count in 4..=MOST + 1 {
-        pending_releases.add(at(1), 0, TokenChange::release(key(), Token::random()), false);
+        pending_releases.add(at(1), 0, release_of(Token::random()), false);
         assert_eq!(pending_releases.len(), count.min(MOST));
     }
     // The one that ends first was dropped. Others stay, though they are older.
@@ -288,10 +294,7 @@ fn a_token_that_ends_is_released_wherever_a_move_still_brings_it() {
     pending_releases.redirect(at(0), adopter, None);
     let last = TokenChange { release: true, ..TokenChange::moved(key(), ticket, adopter) };
     assert_eq!(carry_out_due(&mut pending_releases, 0, || MoveResult::Moved), [last]);
-    assert_eq!(
-        carry_out_due(&mut pending_releases, 0, || MoveResult::Other),
-        [TokenChange::release(key(), adopter)]
-    );
+    assert_eq!(carry_out_due(&mut pending_releases, 0, || MoveResult::Other), [release_of(adopter)]);
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (0, None));
     // The move is on its way when the token ends, so it may arrive after the release.
     pending_releases.add_move(at(0), 0, TokenChange::moved(key(), ticket, adopter), false);

@@ -53,6 +53,8 @@ struct TrackedWaiter {
     called: bool,
     /// The nodes that may have a lease or a place of the waiter, as bits.
     touched: u64,
+    /// For how long a lease lives that these nodes grant it.
+    life: Duration,
     /// When its last poll began.
     polled: Instant,
 }
@@ -101,6 +103,7 @@ impl WaiterTracker {
             call_at: None,
             called: false,
             touched: 0,
+            life: Duration::ZERO,
             polled: now,
         });
         if waiter.numbers.back() != Some(&number) {
@@ -219,17 +222,18 @@ impl WaiterTracker {
         self.waiters.get(&token).map_or(0, |waiter| waiter.handed)
     }
 
-    /// Notes that `node` may have granted `token` the lock or taken it into its queue.
-    pub fn touched(&mut self, token: Token, node: usize) {
+    /// Notes that `node` may have granted `token` the lock or taken it into its queue. A lease that
+    /// the node grants lives for `life`.
+    pub fn touched(&mut self, token: Token, node: usize, life: Duration) {
         if let Some(waiter) = self.waiters.get_mut(&token) {
-            waiter.touched |= 1 << node;
+            (waiter.touched, waiter.life) = (waiter.touched | 1 << node, waiter.life.max(life));
         }
     }
 
-    /// Returns the nodes that may have a lease or a place of `token`, as bits; none if it does not
-    /// wait.
-    pub fn touched_by(&self, token: Token) -> u64 {
-        self.waiters.get(&token).map_or(0, |waiter| waiter.touched)
+    /// Returns the nodes that may have a lease or a place of `token`, as bits, and for how long
+    /// such a lease lives. Returns `None` if the token does not wait.
+    pub fn touched_by(&self, token: Token) -> Option<(u64, Duration)> {
+        self.waiters.get(&token).map(|waiter| (waiter.touched, waiter.life))
     }
 
     /// Forgets `token`, which does not wait any more.

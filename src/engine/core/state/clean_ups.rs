@@ -23,7 +23,7 @@ use super::outgoing::Outgoing;
 use super::tags::Tag;
 use crate::engine::ids::{ClientId, StoreId};
 use crate::lease::in_doubt::{InDoubt, LONGEST_IN_DOUBT};
-use crate::lease::{Instant, Key, Token};
+use crate::lease::{Instant, Key, Token, Ttl};
 use crate::store::{Answer, Request, StoreError, StoreErrorKind};
 
 /// The first pause before a failed release is sent again. It doubles up to [`LONGEST_PAUSE`].
@@ -106,14 +106,16 @@ pub struct CleanUps {
 }
 
 impl CleanUps {
-    /// Notes that an acquire by `token` got no answer, so it may still arrive.
-    pub fn doubt(&mut self, token: Token, now: Instant) {
-        self.in_doubt.add(now, token);
+    /// Notes that an acquire of a lease with this `ttl` by `token` got no answer, so it may still
+    /// arrive.
+    pub fn doubt(&mut self, token: Token, ttl: Ttl, now: Instant) {
+        self.in_doubt.add(now, token, ttl.as_duration());
     }
 
-    /// Notes that `token` is being released. Returns whether its acquire may still arrive.
-    pub fn settle_doubt(&mut self, token: Token, now: Instant) -> bool {
-        self.in_doubt.settle(now, token)
+    /// Notes that `token` is being released. If its acquire may still arrive, returns when the
+    /// lease that this acquire gets has ended.
+    pub fn settle_doubt(&mut self, token: Token, now: Instant) -> Option<Instant> {
+        self.in_doubt.settle(now, token).map(|life| now + life.max(LONGEST_IN_DOUBT))
     }
 
     /// Adds a clean-up whose releases may take `timeout`. It sends nothing yet. If `counted`, it
@@ -125,9 +127,9 @@ impl CleanUps {
         counted: bool,
         cx: &mut Context,
     ) -> u64 {
-        if self.settle_doubt(lease.token, cx.now) {
+        if let Some(until) = self.settle_doubt(lease.token, cx.now) {
             if !lease.straggler {
-                lease.until = lease.until.max(cx.now + LONGEST_IN_DOUBT);
+                lease.until = lease.until.max(until);
             }
             lease.straggler = true;
         }

@@ -123,6 +123,27 @@ fn a_store_that_refuses_after_its_silence_may_have_granted_the_lease_just_before
 }
 
 #[test]
+fn a_late_acquire_is_released_for_its_whole_ttl_if_the_store_then_refuses() {
+    let (mut world, ttl) = (World::new(), 300_000);
+    let asked = world.acquire_with(Wait::Forever, |acquire| acquire.ttl = Ttl::from_millis(ttl).unwrap());
+    let poll = world.only_batch();
+    world.answer(poll, [timed_out()]);
+    world.pass_until_due();
+    let poll = world.only_batch();
+    world.answer(poll, [Ok(Reply::Acquired { fence: Fence(5), waiting: 0 })]);
+    world.settled();
+    world.release(&asked);
+    let release = world.only_batch();
+    world.answer(release, [Ok(Reply::Released)]);
+    // The first acquire may have arrived before the store refused the second release.
+    let denied = || refused(StoreErrorKind::Denied);
+    world.answer_all_for(u64::from(ttl) - 1_000, denied);
+    assert_eq!(world.core.clean_ups.len(), 1);
+    world.answer_all_for(3_000, denied);
+    assert_eq!(world.core.concerns(), 0);
+}
+
+#[test]
 fn a_key_with_other_data_is_not_released() {
     let mut world = World::new();
     world.give_up();

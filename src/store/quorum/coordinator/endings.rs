@@ -93,7 +93,7 @@ impl Coordinator {
             }
             // The token is not used again, so release what it may have at the nodes.
             Err(_) => {
-                let touched = granted | self.waiters.touched_by(token);
+                let touched = granted | self.waiters.touched_by(token).map_or(0, |(nodes, _)| nodes);
                 for node in pending.vote_round.possibly_granted() {
                     self.pending_releases.add(now, node, release(), true);
                 }

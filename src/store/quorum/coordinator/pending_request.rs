@@ -23,6 +23,9 @@ pub struct PendingRequest {
     /// If the request is a release, the nodes that have the lease, as bits, and when it would have
     /// ended there by its ttl; `None` if that is not known.
     pub lease_ends: Option<(u64, Instant)>,
+    /// If the request is the release of a waiter's token, the nodes that may have a lease or a
+    /// place of the token, as bits, and for how long such a lease lives.
+    pub waited: Option<(u64, Duration)>,
 }
 
 impl PendingRequest {
@@ -30,7 +33,18 @@ impl PendingRequest {
     /// at `now`.
     pub fn new(vote_round: VoteRound, batch: u64, index: usize, now: Instant, timeout: Duration) -> Self {
         let (asked_again, held, is_renewed) = (false, false, false);
-        let lease_ends = None;
-        Self { vote_round, batch, index, asked: now, timeout, asked_again, held, is_renewed, lease_ends }
+        let (lease_ends, waited) = (None, None);
+        Self {
+            vote_round,
+            batch,
+            index,
+            asked: now,
+            timeout,
+            asked_again,
+            held,
+            is_renewed,
+            lease_ends,
+            waited,
+        }
     }
 }

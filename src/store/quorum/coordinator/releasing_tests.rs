@@ -3,6 +3,7 @@
 use super::adopting_tests::{TestNetwork, adopt, give_back};
 use super::*;
 use crate::lease::Token;
+use crate::store::Place;
 
 const MISSING: Reply = Reply::NotHeld(Absence::Missing);
 const TAKEN: Reply = Reply::NotHeld(Absence::Taken);
@@ -92,6 +93,43 @@ fn a_denied_release_is_not_repeated_at_a_node_that_never_had_the_lease() {
     let released = quorum.release(token, [Ok(Reply::Released), Ok(Reply::Released), denied()]);
     assert_eq!(released, Reply::Released);
     assert_eq!((quorum.coordinator.concerns(), quorum.wait()), (0, None));
+}
+
+#[test]
+fn a_denied_release_is_repeated_for_the_ttl_at_a_node_that_may_still_grant_the_lease() {
+    let late = || Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "late"));
+    // The lease is granted without the node, or the client gives up waiting.
+    for is_granted in [true, false] {
+        // A node whose answer is missing may grant the lease to the token later.
+        for answer in [Ok(got(11)), late()] {
+            if is_granted && answer.is_ok() {
+                continue;
+            }
+            let (mut quorum, token) = (TestQuorum::of(3), Token::random());
+            let place = Some(Place { number: 7 });
+            let ask = AcquireRequest { place, ..AcquireRequest::new("k".into(), token, ttl(), "h".into()) };
+            quorum.submit(1, vec![Request::Acquire(ask)]);
+            let others = if is_granted { got(10) } else { queued() };
+            quorum.answer_one(0, others.clone());
+            quorum.answer_one(1, others.clone());
+            quorum.answer(2, vec![answer.clone()]);
+            assert!(quorum.settled(1)[0].is_ok());
+            let released = quorum.release(token, [Ok(Reply::Released), Ok(Reply::Released), denied()]);
+            assert_eq!(released, Reply::Released);
+            let (begin, mut asked) = (quorum.now, 0);
+            while quorum.wait().is_some() {
+                if quorum.asked(2).is_some() {
+                    quorum.answer(2, vec![denied()]);
+                    asked += 1;
+                }
+                assert!(quorum.now.since(begin) < 2 * ttl().as_duration());
+            }
+            let last = quorum.now.since(begin);
+            let case = format!("granted: {is_granted}, {answer:?}: asked {asked} times in {last:?}");
+            assert!(asked > 9 && last >= ttl().as_duration(), "{case}");
+            assert_eq!(quorum.coordinator.concerns(), 0);
+        }
+    }
 }
 
 #[test]

@@ -149,7 +149,7 @@ impl Coordinator {
     /// Takes the answer of a node that was asked to grant a lease again.
     pub(super) fn repaired(&mut self, now: Instant, id: u64, answer: &Answer) {
         let Some(Repair { node, key, token, ttl, .. }) = self.repairs.get(id) else { return };
-        let (node, token, life) = (*node, *token, Some(ttl.as_duration()));
+        let (node, token, life) = (*node, *token, ttl.as_duration());
         let (is_granted, is_straggler) = match answer {
             // The node has the lease, or will have it when it is free there.
             Ok(Reply::Acquired { .. } | Reply::Queued { .. }) => (true, false),
@@ -161,13 +161,13 @@ impl Coordinator {
         }
         if self.repairs.is_refused(token) {
             if !mutants::is(Mutant::RepairKeptAfterRelease) {
-                let release = TokenChange { life, ..TokenChange::release(key.clone(), token) };
+                let release = TokenChange { life: Some(life), ..TokenChange::release(key.clone(), token) };
                 self.pending_releases.add(now, node, release, is_straggler);
             }
         } else if is_straggler && mutants::is(Mutant::RepairUndone) {
             self.pending_releases.add(now, node, TokenChange::release(key.clone(), token), true);
         } else if is_straggler {
-            self.pending_releases.set_in_doubt(now, node, token);
+            self.pending_releases.set_in_doubt(now, node, token, life);
         }
     }
 

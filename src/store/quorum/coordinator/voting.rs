@@ -18,13 +18,15 @@ impl Coordinator {
                 // A node keeps an adopter's lease at least until the end of the ticket.
                 let ends = pending.lease_ends.filter(|(nodes, _)| nodes & (1 << node) != 0);
                 let ends = ends.map(|(_, ends)| ends).max(self.ticket_ends.of(*token, node));
-                let failed = ReleaseResult::of(&answer, now, ends) != ReleaseResult::Done;
-                self.pending_releases.released(now, node, key, *token, failed, ends);
+                let life = pending.waited.filter(|(nodes, _)| nodes & (1 << node) != 0);
+                let life = life.map(|(_, life)| life);
+                let release = TokenChange { ends, life, ..TokenChange::release(key.clone(), *token) };
+                self.pending_releases.released(now, node, release, &answer);
             }
             Request::Acquire(acquire) => {
                 let is_refused = self.open_acquires.is_refused(acquire.token);
                 if !matches!(answer, Err(StoreError { maybe_done: false, .. }) | Ok(Reply::Busy { .. })) {
-                    self.waiters.touched(acquire.token, node);
+                    self.waiters.touched(acquire.token, node, acquire.ttl.as_duration());
                 }
                 match &answer {
                     Err(StoreError { maybe_done: true, .. })
@@ -36,7 +38,8 @@ impl Coordinator {
                         self.pending_releases.add(now, node, release, answer.is_err());
                     }
                     Err(error) if error.maybe_done => {
-                        self.pending_releases.set_in_doubt(now, node, acquire.token)
+                        let life = acquire.ttl.as_duration();
+                        self.pending_releases.set_in_doubt(now, node, acquire.token, life);
                     }
                     // The poll has already answered that the client waits, so treat this grant like
                     // a notice.

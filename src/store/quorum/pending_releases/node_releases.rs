@@ -44,6 +44,14 @@ impl NodeReleases {
         self.releases.len()
     }
 
+    /// Notes that the token of `release` is being released. Returns true if the node may still
+    /// grant something to the token. Then `release` gets the life of that lease.
+    pub(super) fn settle_doubt(&mut self, now: Instant, release: &mut TokenChange) -> bool {
+        let life = self.in_doubt.settle(now, release.token);
+        release.life = release.life.max(life);
+        life.is_some()
+    }
+
     pub(super) fn next_wake(&self) -> Option<Instant> {
         let (due, _) = self.releases.first_due().filter(|_| self.in_flight.is_empty())?;
         Some(self.rests_until.map_or(due, |until| until.max(due)))
@@ -160,7 +168,7 @@ impl NodeReleases {
         let mut any_failed = false;
         for (token, answer) in std::mem::take(&mut self.in_flight).into_iter().zip(answers) {
             let Some(mut pending) = self.releases.remove(token) else { continue };
-            let ends = pending.change.ends.or_else(|| pending.change.life.map(|life| now + life));
+            let ends = pending.change.ends.or_else(|| pending.change.ends_after(now));
             match (ReleaseResult::of(answer, now, ends), pending.again) {
                 (ReleaseResult::Failed, _) => {
                     // It goes behind all that were due before: some requests may fail again and

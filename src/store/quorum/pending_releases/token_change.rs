@@ -61,6 +61,11 @@ impl TokenChange {
         Self { ticket: true, ..Self::moved(key, ticket, adopter) }
     }
 
+    /// Returns when a lease that the node had granted by `now` ends, if its life is known.
+    pub(super) fn ends_after(&self, now: Instant) -> Option<Instant> {
+        self.life.map(|life| now + life)
+    }
+
     /// Returns the pauses before each request, if a single request may come too early.
     pub(super) fn pauses(&self) -> &'static [Duration] {
         if self.ticket { TICKET_PAUSES } else { STRAGGLER_PAUSES }

@@ -7,7 +7,7 @@ use crate::engine::core::state::clean_ups::PossibleLease;
 use crate::engine::core::state::context::{Context, Wake};
 use crate::engine::core::state::tags::AcquireTag;
 use crate::engine::ids::{OpId, StoreId};
-use crate::lease::{Fence, Instant, Token, validity};
+use crate::lease::{Fence, Instant, Token, Ttl, validity};
 use crate::store::{Answer, GRANT_TTL, Reply, StoreError, StoreErrorKind, WAITER_LIFE};
 
 /// The longest time between two polls of the first waiter in a queue. Each pause is shorter by a
@@ -181,15 +181,15 @@ impl QueueEntries {
         Some((entry.recipient, entry.poll_again))
     }
 
-    /// Handles a poll that has failed. Returns the recipient of the queue entry, and the token of
-    /// the poll if the poll may still arrive at the store.
-    pub fn failed(&mut self, number: u64, error: &StoreError) -> Option<(Recipient, Option<Token>)> {
+    /// Handles a poll that has failed. Returns the recipient of the queue entry, and the token and
+    /// the ttl of the poll if the poll may still arrive at the store.
+    pub fn failed(&mut self, number: u64, error: &StoreError) -> Option<(Recipient, Option<(Token, Ttl)>)> {
         let entry = self.entries.get_mut(&number)?;
         entry.lock_request.stats.errors.up();
         // What a quorum's error leaves behind belongs to a token that the queue entry has given up.
         let in_doubt = error.maybe_done && error.kind != StoreErrorKind::Quorum;
         entry.tainted |= in_doubt;
-        Some((entry.recipient, in_doubt.then_some(entry.lock_request.token)))
+        Some((entry.recipient, in_doubt.then_some((entry.lock_request.token, entry.lock_request.ttl))))
     }
 
     /// Lets the queue entry poll again after a pause because its last poll has failed. Returns
