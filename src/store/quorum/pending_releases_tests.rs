@@ -91,6 +91,19 @@ fn what_is_in_doubt_is_released_again_and_again() {
 }
 
 #[test]
+fn a_full_list_of_tokens_in_doubt_takes_a_token_nearly_as_quickly_as_one_with_room() {
+    let mut pending_releases = PendingReleases::new(1);
+    let mut time_to_add = || {
+        let tokens: Vec<Token> = (0..4_096).map(|_| Token::random()).collect();
+        let started = std::time::Instant::now();
+        tokens.iter().for_each(|token| pending_releases.set_in_doubt(at(0), 0, *token, LIFE));
+        started.elapsed()
+    };
+    let (with_room, full) = (time_to_add(), time_to_add());
+    assert!(full < 100 * with_room, "{full:?} and {with_room:?}");
+}
+
+#[test]
 fn a_release_that_is_added_twice_is_sent_once_and_repeated_if_either_was_in_doubt() {
     let (mut pending_releases, token) = (PendingReleases::new(1), Token::random());
     pending_releases.add(at(0), 0, release_of(token), false);
