@@ -6,21 +6,21 @@ mod detaching;
 mod endings;
 mod lost;
 mod minority_waits;
-mod open_acquires;
+mod open_requests;
 mod pending_request;
 mod repairing;
 mod used_tickets;
 mod voting;
-mod waiting_detachment;
+mod waiting_detachments;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use self::open_acquires::OpenAcquires;
+use self::open_requests::OpenRequests;
 use self::pending_request::PendingRequest;
-use self::waiting_detachment::WaitingDetachment;
+use self::waiting_detachments::WaitingDetachments;
 use super::adoptions::Adoptions;
 use super::batches::{Batches, Settled};
 use super::call_queue::{CallQueue, CallTag};
@@ -68,14 +68,14 @@ pub struct Coordinator {
     batches: Batches,
     pending_requests: FxHashMap<u64, PendingRequest>,
     adoptions: Adoptions,
-    detachments: Vec<WaitingDetachment>,
+    detachments: WaitingDetachments,
     other_adopters: OtherAdopters,
     /// The requests that wait for more nodes.
     holding: Vec<u64>,
     call_queue: CallQueue,
     availability: QuorumAvailability,
-    /// Tokens with acquires that not all nodes have answered yet.
-    open_acquires: OpenAcquires,
+    /// Tokens with acquires and renewals that not all nodes have answered yet.
+    open_requests: OpenRequests,
     waiters: WaiterTracker,
     lease_nodes: LeaseNodes,
     repairs: Repairs,
@@ -98,12 +98,12 @@ impl Coordinator {
             batches: Batches::default(),
             pending_requests: FxHashMap::default(),
             adoptions: Adoptions::default(),
-            detachments: Vec::new(),
+            detachments: WaitingDetachments::default(),
             other_adopters: OtherAdopters::default(),
             holding: Vec::new(),
             call_queue: CallQueue::default(),
             availability: QuorumAvailability::new(count),
-            open_acquires: OpenAcquires::default(),
+            open_requests: OpenRequests::default(),
             waiters: WaiterTracker::default(),
             lease_nodes: LeaseNodes::default(),
             repairs: Repairs::default(),
@@ -157,7 +157,7 @@ impl Coordinator {
         let (mut skipped, mut inspects, mut released, mut waited) = (0, false, None, None);
         match &request {
             Request::Acquire(AcquireRequest { token, place, .. }) => {
-                self.open_acquires.begin(*token);
+                self.open_requests.begin(*token);
                 match place {
                     Some(place) => (skipped, inspects) = self.waiters.poll(now, *token, place.number, id),
                     None => self.waiters.forget(*token),
@@ -175,6 +175,7 @@ impl Coordinator {
                 self.end_repairs(*token);
                 self.adopter_ended(now, *token, Some(*ticket));
             }
+            Request::Renew { token, .. } => self.open_requests.begin(*token),
             Request::Detach { token, .. } => self.lease_nodes.detaching(*token),
             _ => {}
         }
@@ -285,7 +286,7 @@ impl Coordinator {
             self.adoptions.next_wake(),
             self.waiters.next_wake(),
             self.pending_releases.next_wake(),
-            self.detachments_wake(),
+            self.detachments.next_wake(),
             self.lease_nodes.next_end(),
         ];
         others.into_iter().chain([holds]).flatten().min()

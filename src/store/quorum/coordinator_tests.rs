@@ -339,7 +339,7 @@ fn a_poll_that_was_open_at_the_release_is_released_again_at_its_node() {
         quorum.answer_one(2, Reply::NotHeld(Absence::Missing));
     }
     assert_eq!(
-        (quorum.coordinator.concerns(), quorum.coordinator.open_acquires.len(), quorum.wait()),
+        (quorum.coordinator.concerns(), quorum.coordinator.open_requests.len(), quorum.wait()),
         (0, 0, None)
     );
 }

@@ -42,15 +42,16 @@ impl Repairs {
         self.repairs.get(&id)
     }
 
-    /// Forgets a repair that its node has answered.
-    pub fn end(&mut self, id: u64) {
-        let Some(Repair { token, node, .. }) = self.repairs.remove(&id) else { return };
-        if let Some(open) = self.open.get_mut(&token) {
-            open.nodes &= !(1 << node);
+    /// Forgets a repair that its node has answered, and returns it.
+    pub fn end(&mut self, id: u64) -> Option<Repair> {
+        let repair = self.repairs.remove(&id)?;
+        if let Some(open) = self.open.get_mut(&repair.token) {
+            open.nodes &= !(1 << repair.node);
             if open.nodes == 0 {
-                self.open.remove(&token);
+                self.open.remove(&repair.token);
             }
         }
+        Some(repair)
     }
 
     /// Returns true if a repair of the lease of `token` is under way at `node`.

@@ -10,7 +10,7 @@
 //! accepted its fence.
 
 use super::Coordinator;
-use super::waiting_detachment::WaitingDetachment;
+use super::waiting_detachments::WaitingDetachment;
 use crate::lease::{Instant, Token};
 use crate::mutants::{self, Mutant};
 use crate::store::Request;
@@ -40,36 +40,23 @@ impl Coordinator {
         deadline: Instant,
     ) {
         let until = now + deadline.since(now) / 2;
-        self.detachments.push(WaitingDetachment { batch, index, token, request, until, deadline });
+        self.detachments.add(WaitingDetachment { batch, index, token, request, until, deadline });
     }
 
     /// Sends the detachments that have waited for long enough.
     pub(super) fn send_detachments(&mut self, now: Instant) {
-        if self.detachments.is_empty() {
-            return;
+        let mut detachments = std::mem::take(&mut self.detachments);
+        let ready = detachments.take_ready(now, |token| self.is_asked_for(token));
+        self.detachments = detachments;
+        for detachment in ready {
+            let WaitingDetachment { batch, index, request, deadline, .. } = detachment;
+            self.ask_nodes(now, batch, index, request, deadline.since(now));
         }
-        for waiting in std::mem::take(&mut self.detachments) {
-            if now < waiting.until && self.is_asked_for(waiting.token) {
-                self.detachments.push(waiting);
-            } else {
-                let WaitingDetachment { batch, index, request, deadline, .. } = waiting;
-                self.ask_nodes(now, batch, index, request, deadline.since(now));
-            }
-        }
-    }
-
-    /// Returns when the next detachment stops waiting.
-    pub(super) fn detachments_wake(&self) -> Option<Instant> {
-        self.detachments.iter().map(|waiting| waiting.until).min()
     }
 
     /// Returns true if a node still has to answer a request for the lease of `token`. Earlier
     /// detachments do not count.
     fn is_asked_for(&self, token: Token) -> bool {
-        let of_token = |request: &Request| {
-            !matches!(request, Request::Detach { .. }) && request.lease().is_some_and(|(of, _)| of == token)
-        };
-        let mut pending = self.pending_requests.values();
-        self.repairs.is_open(token) || pending.any(|pending| of_token(&pending.vote_round.request))
+        self.repairs.is_open(token) || self.open_requests.contains(token)
     }
 }

@@ -75,3 +75,38 @@ fn a_detachment_does_not_wait_if_all_nodes_have_answered() {
     network.live(1);
     assert_eq!(network.settled(0, 2), Ok(Reply::Renewed { block: None }));
 }
+
+#[test]
+fn thousands_of_detachments_can_wait_and_are_sent_in_order() {
+    const LEASES: usize = 2_000;
+    let (mut quorum, tokens) = (TestQuorum::of(3), (0..LEASES).map(|_| Token::random()).collect::<Vec<_>>());
+    let key = |index: usize| format!("k{index}").into();
+    let acquire = |(index, token): (usize, &Token)| {
+        Request::Acquire(AcquireRequest::new(key(index), *token, ttl(), "h".into()))
+    };
+    let started = std::time::Instant::now();
+    quorum.submit(1, tokens.iter().enumerate().map(acquire).collect());
+    for node in [0, 1] {
+        quorum.answer(node, vec![Ok(got(10)); LEASES]);
+    }
+    let to_acquire = started.elapsed();
+    assert_eq!(quorum.settled(1).len(), LEASES);
+    let detach = |(index, token): (usize, &Token)| {
+        let (key, token, fence) = (key(index), *token, Fence(10));
+        Request::Detach { key, token, ttl: ttl(), fence, own_ttl: ttl() }
+    };
+    quorum.submit(2, tokens.iter().enumerate().map(detach).collect());
+    assert!(quorum.asked(0).is_none(), "they wait for n2");
+    // A detachment is not compared with all requests whenever something happens.
+    let started = std::time::Instant::now();
+    for _ in 0..20 {
+        quorum.coordinator.tick(quorum.now);
+    }
+    let to_tick = started.elapsed();
+    assert!(to_tick < to_acquire, "{to_tick:?} and {to_acquire:?}");
+    quorum.answer(2, vec![Ok(got(10)); LEASES]);
+    assert!(quorum.asked(0).is_none(), "n2 has to accept the fences");
+    quorum.answer(2, vec![Ok(Reply::Accepted); LEASES]);
+    let sent = quorum.asked(0).expect("they are sent").requests.iter();
+    assert!(sent.map(|request| request.lease().unwrap().0).eq(tokens.iter().copied()));
+}

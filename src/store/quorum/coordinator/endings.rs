@@ -122,7 +122,7 @@ impl Coordinator {
     /// Notes that the client does not want a lease for `token` any more. If a node still grants
     /// one, the quorum releases it.
     pub(super) fn refuse(&mut self, token: Token) {
-        self.open_acquires.refuse(token);
+        self.open_requests.refuse(token);
         self.waiters.forget(token);
     }
 }

@@ -173,12 +173,11 @@ impl Coordinator {
 
     /// Takes the answer of a node that was asked to accept a lease's fence. This ends the repair.
     pub(super) fn fence_repaired(&mut self, id: u64, answer: &Answer) {
-        if let Some(Repair { node, token, fence, .. }) = self.repairs.get(id)
-            && *answer == Ok(Reply::Accepted)
-        {
-            self.lease_nodes.fenced(*token, *node, *fence);
+        let Some(Repair { node, token, fence, .. }) = self.repairs.end(id) else { return };
+        if *answer == Ok(Reply::Accepted) {
+            self.lease_nodes.fenced(token, node, fence);
         }
-        self.repairs.end(id);
+        self.detachments.answered(token);
     }
 
     /// Stops repairing the lease of `token`, which has ended.

@@ -24,7 +24,7 @@ impl Coordinator {
                 self.pending_releases.released(now, node, release, &answer);
             }
             Request::Acquire(acquire) => {
-                let is_refused = self.open_acquires.is_refused(acquire.token);
+                let is_refused = self.open_requests.is_refused(acquire.token);
                 if !matches!(answer, Err(StoreError { maybe_done: false, .. }) | Ok(Reply::Busy { .. })) {
                     self.waiters.touched(acquire.token, node, acquire.ttl.as_duration());
                 }
@@ -136,16 +136,20 @@ impl Coordinator {
             && let Request::Acquire(AcquireRequest { token, .. }) = vote_round.request
         {
             let granted = vote_round.granted();
-            self.open_acquires.end(token);
             if !self.skip(now, id, granted) {
                 self.waiters.skip_none(token, id);
             }
         }
-        if let Some(PendingRequest { vote_round, .. }) = self.pending_requests.remove(&id)
-            && let Request::Detach { token, .. } = vote_round.request
-            && vote_round.possibly_granted().next().is_none()
-        {
-            self.count_as_adopted(token);
+        let Some(PendingRequest { vote_round, .. }) = self.pending_requests.remove(&id) else { return };
+        match vote_round.request {
+            Request::Acquire(AcquireRequest { token, .. }) | Request::Renew { token, .. } => {
+                self.open_requests.end(token);
+                self.detachments.answered(token);
+            }
+            Request::Detach { token, .. } if vote_round.possibly_granted().next().is_none() => {
+                self.count_as_adopted(token);
+            }
+            _ => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! Tracks tokens with acquires that not all nodes have answered yet.
+//! Tracks tokens with acquires and renewals that not all nodes have answered yet.
 
 use std::collections::hash_map::Entry;
 
@@ -7,26 +7,26 @@ use rustc_hash::FxHashMap;
 use crate::lease::Token;
 
 #[derive(Default)]
-struct OpenAcquire {
-    acquires: u32,
+struct OpenToken {
+    requests: u32,
     refused: bool,
 }
 
 /// See the module.
 #[derive(Default)]
-pub struct OpenAcquires(FxHashMap<Token, OpenAcquire>);
+pub struct OpenRequests(FxHashMap<Token, OpenToken>);
 
-impl OpenAcquires {
-    /// Notes that another acquire of `token` goes to the nodes.
+impl OpenRequests {
+    /// Notes that another request for the lease of `token` goes to the nodes.
     pub fn begin(&mut self, token: Token) {
-        self.0.entry(token).or_default().acquires += 1;
+        self.0.entry(token).or_default().requests += 1;
     }
 
-    /// Notes that all nodes have answered one of the acquires.
+    /// Notes that all nodes have answered one of the requests.
     pub fn end(&mut self, token: Token) {
         if let Entry::Occupied(mut open) = self.0.entry(token) {
-            open.get_mut().acquires -= 1;
-            if open.get().acquires == 0 {
+            open.get_mut().requests -= 1;
+            if open.get().requests == 0 {
                 open.remove();
             }
         }
@@ -37,6 +37,11 @@ impl OpenAcquires {
         if let Some(open) = self.0.get_mut(&token) {
             open.refused = true;
         }
+    }
+
+    /// Returns true if a node still has to answer a request for the lease of `token`.
+    pub fn contains(&self, token: Token) -> bool {
+        self.0.contains_key(&token)
     }
 
     /// Returns the number of tokens.
