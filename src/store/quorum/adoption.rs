@@ -183,11 +183,16 @@ impl AdoptionAttempt {
         matches!(self.stage, AdoptionStage::Over(_))
     }
 
+    /// Returns true while the attempt waits for its turn.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.stage, AdoptionStage::Waiting(_))
+    }
+
     /// Returns when the attempt next has something to do without an answer.
     pub fn next_wake(&self) -> Option<Instant> {
         match self.stage {
             AdoptionStage::Over(_) => None,
-            AdoptionStage::Resting(until) => Some(until.min(self.deadline)),
+            AdoptionStage::Waiting(until) | AdoptionStage::Resting(until) => Some(until.min(self.deadline)),
             AdoptionStage::Claiming | AdoptionStage::Confirming => {
                 Some(self.act_at.map_or(self.deadline, |at| at.min(self.deadline)))
             }
@@ -318,7 +323,7 @@ impl AdoptionAttempt {
         let left = self.deadline.since(now);
         rounded_down(match self.stage {
             AdoptionStage::Confirming | AdoptionStage::Over(_) => left,
-            AdoptionStage::Resting(_) | AdoptionStage::Claiming => left / 2,
+            AdoptionStage::Waiting(_) | AdoptionStage::Resting(_) | AdoptionStage::Claiming => left / 2,
         })
     }
 }
@@ -329,6 +334,13 @@ fn rounded_down(timeout: Duration) -> Duration {
     let micros = timeout.as_micros() as u64;
     let digits = (u64::BITS - micros.leading_zeros()).saturating_sub(5);
     Duration::from_micros(micros >> digits << digits)
+}
+
+/// Returns the error of an adoption that got no turn in time.
+pub fn no_turn() -> StoreError {
+    let message = "no quorum: too many adoptions of this client were under way, and this one did not get its turn \
+                   in time; adopt fewer tickets at the same time";
+    StoreError::not_done(StoreErrorKind::TimedOut, message)
 }
 
 /// Returns the error of an adoption that its caller gave up.

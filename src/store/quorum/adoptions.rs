@@ -5,15 +5,22 @@
 //! after each answer, and for the attempts of an adopter when a lease ends. A search of all
 //! attempts would take so long that the adoptions time out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::FxHashMap;
 
 use super::adoption::AdoptionAttempt;
 use crate::lease::{Instant, Token};
 
+/// The most attempts that ask the nodes at the same time. If this is larger, many adoptions on a
+/// busy machine take longer than their time-outs, and begin again and again. If it is smaller, many
+/// adoptions over a slow network take longer.
+pub const MOST_UNDER_WAY: usize = 256;
+
 struct Entry {
     attempt: AdoptionAttempt,
+    /// True if the attempt counts in [`Adoptions::under_way`].
+    under_way: bool,
     /// The attempt's place in [`Adoptions::wakes`].
     wake: Option<Instant>,
 }
@@ -24,6 +31,11 @@ pub struct Adoptions {
     attempts: FxHashMap<u64, Entry>,
     by_adopter: FxHashMap<Token, Vec<u64>>,
     wakes: BTreeSet<(Instant, u64)>,
+    /// The attempts that wait for their turn, in the order in which they came. Some may have ended
+    /// since.
+    waiting: VecDeque<u64>,
+    /// The number of attempts that have begun and have not ended.
+    under_way: usize,
 }
 
 impl Adoptions {
@@ -37,7 +49,10 @@ impl Adoptions {
 
     pub fn insert(&mut self, id: u64, attempt: AdoptionAttempt) {
         self.by_adopter.entry(attempt.request.adopter).or_default().push(id);
-        self.attempts.insert(id, Entry { attempt, wake: None });
+        if attempt.is_waiting() {
+            self.waiting.push_back(id);
+        }
+        self.attempts.insert(id, Entry { attempt, under_way: false, wake: None });
         self.changed(id);
     }
 
@@ -52,7 +67,10 @@ impl Adoptions {
 
     /// Notes that the attempt has changed. Forgets it if it has ended and all nodes have answered.
     pub fn changed(&mut self, id: u64) {
-        let Some(Entry { attempt, wake }) = self.attempts.get_mut(&id) else { return };
+        let Some(Entry { attempt, under_way, wake }) = self.attempts.get_mut(&id) else { return };
+        let was_under_way = std::mem::replace(under_way, !attempt.is_waiting() && !attempt.is_over());
+        self.under_way += usize::from(*under_way);
+        self.under_way -= usize::from(was_under_way);
         let next = attempt.next_wake();
         if next != *wake {
             if let Some(before) = *wake {
@@ -71,6 +89,18 @@ impl Adoptions {
                 }
             }
         }
+    }
+
+    /// Takes the attempt whose turn it is. The caller has to begin it.
+    pub fn take_turn(&mut self) -> Option<u64> {
+        while self.under_way < MOST_UNDER_WAY
+            && let Some(id) = self.waiting.pop_front()
+        {
+            if self.get(id).is_some_and(AdoptionAttempt::is_waiting) {
+                return Some(id);
+            }
+        }
+        None
     }
 
     /// Returns all attempts in the order in which they began.

@@ -232,6 +232,7 @@ impl Coordinator {
                 }
             }
         }
+        self.begin_adoptions(now);
         self.send_detachments(now);
         self.send_pending_releases(now);
     }

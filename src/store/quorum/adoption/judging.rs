@@ -17,7 +17,7 @@ impl AdoptionAttempt {
     pub(super) fn judge(&mut self, nodes: &Nodes) -> Step {
         let Tally { mine, other_adopters, gone, failed, open } = Tally::of(&self.claims);
         match self.stage {
-            AdoptionStage::Resting(_) | AdoptionStage::Over(_) => Step::Wait,
+            AdoptionStage::Waiting(_) | AdoptionStage::Resting(_) | AdoptionStage::Over(_) => Step::Wait,
             AdoptionStage::Claiming if mine >= nodes.majority() => {
                 (self.stage, self.act_at) = (AdoptionStage::Confirming, None);
                 self.decided = self.decide();

@@ -4,6 +4,8 @@ use crate::lease::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AdoptionStage {
+    /// The attempt has not begun: it waits for its turn, until that instant at the latest.
+    Waiting(Instant),
     /// The attempt begins at that instant.
     Resting(Instant),
     /// The first round.

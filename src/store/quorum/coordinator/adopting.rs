@@ -8,10 +8,17 @@
 //! An adopter gives its claims back when its request ends. So a claim that stands for longer than a
 //! request may take belongs to a dead adopter, or to an adopter that can't reach the node. Other
 //! adopters take such a claim over.
+//!
+//! A client may begin thousands of adoptions at once. If all of them asked the nodes, a busy
+//! machine would not answer most of them in time. They would give back what they have claimed and
+//! begin again, which makes the machine busier. So only some of them ask the nodes, and the others
+//! wait for their [turn](super::super::adoptions::Adoptions::take_turn).
 
 use std::time::Duration;
 
-use super::super::adoption::{AdoptionAttempt, AdoptionEnd, AdoptionRequest, AdoptionStage, Step, given_up};
+use super::super::adoption::{
+    AdoptionAttempt, AdoptionEnd, AdoptionRequest, AdoptionStage, Step, given_up, no_turn,
+};
 use super::super::call_queue::CallTag;
 use super::super::lease_nodes::{Agreement, LeaseTerms};
 use super::super::pending_releases::TokenChange;
@@ -34,7 +41,8 @@ const MOST_DOUBLINGS: u32 = 5;
 const STALE: f64 = 1.5;
 
 impl Coordinator {
-    /// Begins the adoption `request`, and answers it by `deadline`.
+    /// Begins the adoption `request` when it is its turn, and answers it by `deadline`. It waits
+    /// for at most half of that time: the other half is for the answers of the nodes.
     pub(super) fn adopt(
         &mut self,
         now: Instant,
@@ -50,9 +58,17 @@ impl Coordinator {
         let request = AdoptionRequest { key, ticket, adopter, ttl, holder, outlives_process, source };
         let mut adoption = AdoptionAttempt::new(request, &self.nodes, batch, index, deadline, now);
         adoption.stale_after = deadline.since(now).mul_f64(STALE);
-        let id = self.insert(adoption);
-        self.claim(now, id);
-        self.adoptions.changed(id);
+        adoption.stage = AdoptionStage::Waiting(now + deadline.since(now) / 2);
+        self.insert(adoption);
+        self.begin_adoptions(now);
+    }
+
+    /// Begins the adoptions whose turn it is.
+    pub(super) fn begin_adoptions(&mut self, now: Instant) {
+        while let Some(id) = self.adoptions.take_turn() {
+            self.claim(now, id);
+            self.adoptions.changed(id);
+        }
     }
 
     fn insert(&mut self, adoption: AdoptionAttempt) -> u64 {
@@ -187,6 +203,7 @@ impl Coordinator {
             let Some(adoption) = self.adoptions.get_mut(id) else { continue };
             adoption.act_at = None;
             match adoption.stage {
+                AdoptionStage::Waiting(_) => self.settle_adoption(now, id, Err(no_turn())),
                 _ if adoption.deadline <= now => {
                     let overdue = adoption.overdue(&self.nodes);
                     self.settle_adoption(now, id, Err(overdue));
@@ -200,6 +217,7 @@ impl Coordinator {
             }
             self.adoptions.changed(id);
         }
+        self.begin_adoptions(now);
     }
 
     /// Gives the claimed nodes back to the ticket, and plans the next attempt.
