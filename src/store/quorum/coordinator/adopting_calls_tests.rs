@@ -1,7 +1,7 @@
 //! Tests in how many calls the requests of many adoptions go to the nodes.
 
 use super::super::super::adoptions::MOST_UNDER_WAY;
-use super::adopting_tests::adopt;
+use super::adopting_tests::{adopt, give_back};
 use super::*;
 use crate::lease::{Fence, Token};
 use crate::store::AdoptedLease;
@@ -34,17 +34,21 @@ fn adoptions_that_begin_one_after_the_other_share_their_calls() {
     assert_eq!(coordinator.take_effects().answers.len(), 100);
 }
 
+/// Returns the request that adopts the lease of a key with this number.
+fn adopt_key(number: usize, ticket: Token, adopter: Token) -> Request {
+    let mut adoption = adopt(ticket, adopter);
+    if let Request::Adopt { key, .. } = &mut adoption {
+        *key = format!("k{number}").into();
+    }
+    adoption
+}
+
 #[test]
 fn adoptions_wait_for_their_turn_while_many_are_under_way() {
     let names = (0..3).map(|node| format!("n{node}").into()).collect();
     let (mut coordinator, start) = (Coordinator::new(names, 1), Instant::from_micros(1_000_000));
-    let adoptions = (0..2 * MOST_UNDER_WAY + 1).map(|number| {
-        let mut adoption = adopt(Token::random(), Token::random());
-        if let Request::Adopt { key, .. } = &mut adoption {
-            *key = format!("k{number}").into();
-        }
-        adoption
-    });
+    let adoptions =
+        (0..2 * MOST_UNDER_WAY + 1).map(|number| adopt_key(number, Token::random(), Token::random()));
     coordinator.submit(start, 1, adoptions.collect(), Duration::from_secs(2));
     let asked = |calls: &[Call]| calls.iter().map(|call| call.requests.len()).collect::<Vec<_>>();
     let calls = coordinator.take_effects().calls;
@@ -63,4 +67,23 @@ fn adoptions_wait_for_their_turn_while_many_are_under_way() {
     let last = answers.last().unwrap().as_ref().unwrap_err();
     assert_eq!((last.kind, last.maybe_done), (StoreErrorKind::TimedOut, false));
     assert!(last.message.contains("did not get its turn"), "{}", last.message);
+}
+
+#[test]
+fn an_adoption_that_is_given_up_while_it_waits_for_its_turn_asks_no_node() {
+    let mut quorum = TestQuorum::of(3);
+    let many = (0..MOST_UNDER_WAY).map(|number| adopt_key(number, Token::random(), Token::random()));
+    quorum.submit(1, many.collect());
+    let [ticket, adopter] = [Token::random(), Token::random()];
+    quorum.submit(2, vec![adopt_key(MOST_UNDER_WAY, ticket, adopter)]);
+    quorum.submit(3, vec![give_back(adopter, ticket)]);
+    assert!(quorum.settled(2)[0].is_err());
+    for node in 0..3 {
+        quorum.answer(node, vec![Ok(Reply::NotHeld(Absence::Missing)); MOST_UNDER_WAY]);
+    }
+    let moves_of_ticket =
+        |request: &Request| matches!(request, Request::Move { token, .. } if *token == ticket);
+    assert!(!quorum.calls.iter().flat_map(|call| &call.requests).any(moves_of_ticket));
+    (0..3).for_each(|node| quorum.answer_one(node, Reply::NotHeld(Absence::Missing)));
+    assert_eq!(quorum.coordinator.concerns(), 0);
 }
