@@ -5,6 +5,7 @@
 //! the server exceeds a limit, reading fails and the connection ends. The connections of a store
 //! share its [`budget`](super::budget), and take turns to read.
 
+use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,11 +18,17 @@ use super::budget::{ConnectionBudget, ROOM};
 use super::dial::Stream;
 use super::read_turn::{Permit, ReaderId};
 use super::reply_scanner::{Excess, MOST_DEPTH, MOST_LINE, MOST_STRING, ReplyScanner};
+use super::turn_schedule::TurnSchedule;
 
 /// The most bytes per read. redis-rs parses all bytes of a read before other tasks run: about 4 ms
 /// for short messages in a build without optimization. If this is larger, other stores wait for
 /// longer; if it is smaller, long replies take more system calls.
 const MOST_READ: usize = 4 << 10;
+
+thread_local! {
+    /// The turns of all stores of this thread.
+    static SCHEDULE: RefCell<TurnSchedule> = RefCell::default();
+}
 
 /// A stream that scans its input.
 pub struct MeteredStream {
@@ -61,7 +68,7 @@ impl MeteredStream {
             }
             let now = Instant::now();
             if let Some((bytes, began)) = last_read {
-                turn.charge(bytes, began, now);
+                SCHEDULE.with_borrow_mut(|schedule| turn.charge(bytes, began, now, schedule));
             }
             let permit = turn.ask(self.reader, now, cx.waker());
             drop(turn);

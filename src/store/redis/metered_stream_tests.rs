@@ -115,6 +115,46 @@ fn the_connections_of_a_store_read_for_half_of_the_time_together() {
 }
 
 #[test]
+fn stores_that_send_without_end_read_for_half_of_the_time_together() {
+    with_paused_time(async {
+        let work = MOST_TIME_IN_A_ROW / 4;
+        for stores in [1, 2, 8] {
+            let mut streams: Vec<_> = (0..stores).map(|_| endless(&Budget::new(), false)).collect();
+            let (began, mut reads) = (Instant::now(), vec![0; stores]);
+            while began.elapsed() < work * 4000 {
+                let before: usize = reads.iter().sum();
+                for (stream, reads) in streams.iter_mut().zip(&mut reads) {
+                    *reads += reads_in_a_row(stream, 8 << 10, work, usize::MAX).await.len();
+                }
+                if before == reads.iter().sum::<usize>() {
+                    advance(work).await;
+                }
+            }
+            let all: usize = reads.iter().sum();
+            assert!((1750..=2040).contains(&all), "{stores} stores, {all} reads of 4000");
+            let (least, most) = (reads.iter().min().unwrap(), reads.iter().max().unwrap());
+            assert!(most - least <= 8, "{stores} stores, {least} to {most} reads");
+        }
+    });
+}
+
+#[test]
+fn a_store_that_sends_little_does_not_pause_for_others_that_send_without_end() {
+    with_paused_time(async {
+        let mut hostile: Vec<_> = (0..8).map(|_| endless(&Budget::new(), false)).collect();
+        let mut honest = endless(&Budget::new(), true);
+        for _ in 0..100 {
+            for stream in &mut hostile {
+                reads_in_a_row(stream, 8 << 10, MOST_TIME_IN_A_ROW / 4, usize::MAX).await;
+            }
+            let reads = reads_in_a_row(&mut honest, 8 << 10, MOST_TIME_IN_A_ROW / 4, 9).await;
+            assert_eq!(reads.len(), 1);
+            advance(MOST_TIME_IN_A_ROW / 4).await;
+        }
+    });
+}
+
+#[test]
 fn a_connection_reads_although_the_first_one_of_the_queue_is_not_polled() {
     with_paused_time(async {
         let budget = Budget::new();

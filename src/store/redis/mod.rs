@@ -23,7 +23,7 @@
 //! - [`handshake`]: exchanges the first commands;
 //! - [`metered_stream`]: limits the memory that a server makes the client use; [`reply_scanner`]
 //!   measures it, and [`budget`] counts it for all connections of a store, which take turns to read
-//!   ([`read_turn`]);
+//!   ([`read_turn`]), as do all stores that have much to read ([`turn_schedule`]);
 //! - [`link`]: the connection in use, and when to give it up, and [`disconnect`]: the errors of
 //!   requests that got no reply;
 //! - [`notices`]: reads the messages that a server pushes;
@@ -84,6 +84,7 @@ mod side_keys;
 mod side_keys_fuzz;
 mod store;
 mod time_limit;
+mod turn_schedule;
 mod url;
 
 pub use address::RedisAddress;

@@ -2,7 +2,8 @@
 //!
 //! A server that sends without end, over one connection or over a thousand, keeps the thread busy.
 //! A renewal at another store takes several steps, each of which would wait until all of these
-//! connections have read. So they take turns: after [`MOST_TIME_IN_A_ROW`], all of them pause.
+//! connections have read. So they take turns: after [`MOST_TIME_IN_A_ROW`], all of them pause,
+//! until the [`TurnSchedule`] of all stores gives them another turn.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -10,10 +11,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long the connections of a store read and parse in a row before they pause for as long. The
-/// time is measured, because the same bytes take longer to parse in a slower build, or on a busy
-/// machine. If this is larger, other stores wait for longer; if it is smaller, long replies take
-/// longer.
+use super::turn_schedule::TurnSchedule;
+
+/// How long the connections of a store read and parse in a row before they pause. The time is
+/// measured, because the same bytes take longer to parse in a slower build, or on a busy machine.
+/// If this is larger, other stores wait for longer; if it is smaller, long replies take longer.
 pub const MOST_TIME_IN_A_ROW: Duration = Duration::from_millis(2);
 /// The most time that counts per byte. On a busy machine, the thread may stand still in the middle
 /// of a read, and the process may be suspended. If this is larger, a store with short replies may
@@ -31,8 +33,8 @@ pub struct ReadTurn {
     /// How long the connections had read at `counted_at`, minus the time in which none has read.
     spent: Duration,
     counted_at: Instant,
-    /// True from when the connections have used up their turn until they have paused for as long.
-    is_over: bool,
+    /// When the next turn begins, from when the connections have used up their turn.
+    over_until: Option<Instant>,
     /// The connections that wait for the next turn, the first one in front. While the turn is over,
     /// the first one waits for a timer. Otherwise, it has been woken, and wakes the next one when
     /// it reads. The others have timers in case that those in front of them do not read.
@@ -60,7 +62,7 @@ impl ReadTurn {
         Self {
             spent: Duration::ZERO,
             counted_at: now,
-            is_over: false,
+            over_until: None,
             waiting: VecDeque::new(),
             free_since: now,
             last_reader: 0,
@@ -75,7 +77,7 @@ impl ReadTurn {
 
     /// Returns true if any connection may read at once, whatever the time.
     pub fn is_free(&self) -> bool {
-        !self.is_over && self.waiting.is_empty()
+        self.over_until.is_none() && self.waiting.is_empty()
     }
 
     /// Returns when `reader` may read. If it has to wait, it has a place in the queue until it may
@@ -84,7 +86,7 @@ impl ReadTurn {
         self.count_until(now);
         self.skip_first_if_late(reader, now);
         let place = self.place_of(reader);
-        if !self.is_over && place.unwrap_or(self.waiting.len()) == 0 {
+        if self.over_until.is_none() && place.unwrap_or(self.waiting.len()) == 0 {
             self.leave(reader, now);
             return Permit::Now;
         }
@@ -93,17 +95,25 @@ impl ReadTurn {
             self.waiting.len() - 1
         });
         self.waiting[place].1.clone_from(waker);
-        let pause = if self.is_over { self.spent } else { Duration::ZERO };
+        let pause = self.over_until.map_or(Duration::ZERO, |next| next - now);
         Permit::After(pause + LONGEST_DELAY.saturating_mul(u32::try_from(place).unwrap_or(u32::MAX)))
     }
 
-    /// Notes that a connection was busy with `bytes` bytes from `began` until `now`.
-    pub fn charge(&mut self, bytes: usize, began: Instant, now: Instant) {
+    /// Notes that a connection was busy with `bytes` bytes from `began` until `now`. If that ends
+    /// the turn, takes the next one from `schedule`.
+    pub fn charge(&mut self, bytes: usize, began: Instant, now: Instant, schedule: &mut TurnSchedule) {
         self.count_until(began);
         let most = MOST_TIME_PER_BYTE.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX));
-        self.spent += now.saturating_duration_since(self.counted_at).min(most);
+        let took = now.saturating_duration_since(self.counted_at).min(most);
         self.counted_at = self.counted_at.max(now);
-        self.is_over |= self.spent >= MOST_TIME_IN_A_ROW;
+        if let Some(next) = &mut self.over_until {
+            *next += took;
+            return;
+        }
+        self.spent += took;
+        if self.spent >= MOST_TIME_IN_A_ROW {
+            self.over_until = Some(schedule.next_turn(now, self.spent));
+        }
     }
 
     /// Removes `reader` from the queue, if it is there.
@@ -124,7 +134,8 @@ impl ReadTurn {
 
     /// Removes the first connection of the queue if it did not read in time, unless it is `reader`.
     fn skip_first_if_late(&mut self, reader: ReaderId, now: Instant) {
-        let is_late = !self.is_over && now.saturating_duration_since(self.free_since) >= LONGEST_DELAY;
+        let is_late =
+            self.over_until.is_none() && now.saturating_duration_since(self.free_since) >= LONGEST_DELAY;
         if let Some(&(first, _)) = self.waiting.front()
             && first != reader
             && is_late
@@ -135,13 +146,13 @@ impl ReadTurn {
 
     /// Subtracts the time since `counted_at`, in which no connection has read.
     fn count_until(&mut self, now: Instant) {
-        let end = self.counted_at + self.spent;
-        self.spent = self.spent.saturating_sub(now.saturating_duration_since(self.counted_at));
-        self.counted_at = self.counted_at.max(now);
-        if self.is_over && self.spent.is_zero() {
-            self.is_over = false;
-            self.free_since = end;
+        if let Some(next) = self.over_until.take_if(|next| *next <= now) {
+            self.spent = Duration::ZERO;
+            self.free_since = next;
+        } else if self.over_until.is_none() {
+            self.spent = self.spent.saturating_sub(now.saturating_duration_since(self.counted_at));
         }
+        self.counted_at = self.counted_at.max(now);
     }
 }
 

@@ -28,6 +28,7 @@ impl Wake for Wakes {
 /// A turn, and the time.
 struct World {
     turn: ReadTurn,
+    schedule: TurnSchedule,
     now: Instant,
     wakes: Vec<Arc<Wakes>>,
 }
@@ -41,7 +42,7 @@ impl World {
         for reader in 1..=count {
             assert_eq!(turn.new_reader(), reader as ReaderId);
         }
-        Self { turn, now, wakes }
+        Self { turn, schedule: TurnSchedule::default(), now, wakes }
     }
 
     fn ask(&mut self, reader: usize) -> Permit {
@@ -49,7 +50,7 @@ impl World {
     }
 
     fn read(&mut self, bytes: usize, took: Duration) {
-        self.turn.charge(bytes, self.now, self.now + took);
+        self.turn.charge(bytes, self.now, self.now + took, &mut self.schedule);
         self.now += took;
     }
 
