@@ -31,6 +31,9 @@ const OTHER_URLS = [
   `redis://host?password=${SECRET}`,
   `https://host/?a=1&access_token=a ${SECRET}`,
   `jdbc:sqlserver://host;password=${SECRET}`,
+  `https://host/?state=1#access_token=${SECRET}`,
+  `https://host/?next=https://host/?access_token=a ${SECRET}`,
+  `https://host/?user[password]=${SECRET}`,
 ]
 
 function open(t) {

@@ -46,6 +46,11 @@ describe('thrown secrets', { timeout: 60_000 }, () => {
       ],
     ),
     ['a token behind a #', `at https://h/#access_token=${SECRET}&a=1`, 'https://h/#access_token=…&a=1'],
+    ['a token behind a # and a query', `at https://h/?state=1#access_token=${SECRET} now`, '?state=1#access_token=… now'],
+    ['a token behind a ; and a query', `at https://h/?a=1;access_token=${SECRET}`, '?a=1;access_token=…'],
+    ['a token of a URL in a query', `at https://h/?next=https://i/?token=${SECRET}&a=1`, '?next=https://i/?token=…&a=1'],
+    ['a password in brackets', `at https://h/?user[password]=${SECRET}`, '?user[password]=…'],
+    ['two tokens', `at https://h/?token=${SECRET}&sig=${SECRET}`, '?token=…&sig=…'],
     ['a password behind a ;', `jdbc:sqlserver://h;password=${SECRET}`, 'jdbc:sqlserver://h;password=…'],
   ]) {
     test(`a warning hides ${what}`, (t) => assertHidden(t, text, shown))

@@ -18,10 +18,10 @@ const LOGIN = /(?<=:\/\/)(?<!(?<![\w+.-])file:\/\/(?=\/)).*@/is
  */
 const LOGIN_WITH_BLANKS = /(?<=:\/\/)(?::|[^\s:/?#@[]+:(?!\d{1,5}(?!\w)))[^@]*@(?:\S*@)?/g
 
-/** Matches a name and a value in the query of a URL, or in its fragment. The value has no blank. */
-const QUERY_IN_TEXT = /([?&;#])([\w.-]+)=[^\s&]*/g
-/** Matches the same in a key, where the value may have blanks. */
-const QUERY_IN_KEY = /([?&;#])([\w.-]+)=[^&]*/g
+/** Matches the name of a value in the query of a URL, or in its fragment. */
+const NAME = /[?&;#]([\w.[\]%-]+)=/g
+/** Match such a value in a text, where it has no blank, and in a key, where it may have blanks. */
+const [VALUE_IN_TEXT, VALUE_IN_KEY] = [/[^\s&]*/y, /[^&]*/y]
 /** Matches the name of a value that may be a secret. */
 const SECRET =
   /auth(?!ors?$)|pass|pwd|secret|token|credential|signature|^(?:pw|sig|key)$|(?:api|access|private)[_.-]?key/i
@@ -55,7 +55,7 @@ function nameWithoutLogins(name: string): string {
 }
 
 /** Returns a key as {@link keyWithoutLogins} does, also without the secrets in queries of URLs. */
-export const keyWithoutSecrets = (key: string): string => keyWithoutLogins(key).replace(QUERY_IN_KEY, hideSecret)
+export const keyWithoutSecrets = (key: string): string => withoutSecrets(keyWithoutLogins(key), VALUE_IN_KEY)
 
 /** Returns a text of other code without the logins of URLs, and the secrets in their queries. */
 export function withoutLogins(text: string): string {
@@ -64,11 +64,12 @@ export function withoutLogins(text: string): string {
   return wholeWithoutLogins(`${text.slice(0, MOST)}@`).replace(/@$/, '')
 }
 
-const wholeWithoutLogins = (text: string): string =>
-  text
+function wholeWithoutLogins(text: string): string {
+  const hidden = text
     .replace(/\S+/g, (word) => hideUntilAt(word, LOGIN))
     .replace(/.+/g, (line) => hideUntilAt(line, LOGIN_WITH_BLANKS))
-    .replace(QUERY_IN_TEXT, hideSecret)
+  return withoutSecrets(hidden, VALUE_IN_TEXT)
+}
 
 /** Hides what matches in front of the last `@`. See {@link UNTIL_AT} for the reason. */
 function hideUntilAt(text: string, pattern: RegExp): string {
@@ -76,5 +77,16 @@ function hideUntilAt(text: string, pattern: RegExp): string {
   return text.slice(0, end).replace(pattern, '…@') + text.slice(end)
 }
 
-const hideSecret = (whole: string, before: string, name: string): string =>
-  SECRET.test(name) ? `${before}${name}=…` : whole
+/** Hides what `value` matches behind each name of a secret. */
+function withoutSecrets(text: string, value: RegExp): string {
+  let [shown, end] = ['', 0]
+  for (const { 0: match, 1: name = '', index } of text.matchAll(NAME)) {
+    // A value that is no secret may have the next name in it.
+    if (index < end || !SECRET.test(name)) continue
+    shown += `${text.slice(end, index)}${match}…`
+    value.lastIndex = index + match.length
+    value.exec(text)
+    end = value.lastIndex
+  }
+  return shown + text.slice(end)
+}
