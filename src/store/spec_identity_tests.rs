@@ -66,6 +66,11 @@ fn a_quorum_refuses_a_server_that_is_named_twice_in_different_ways() {
         ("redis://[::1]", "redis://[0:0::0001]"),
         ("redis://[FE80::1%25eth0]", "redis://[fe80:0::1%25eth0]"),
         ("redis://127.0.0.1", "redis://[::ffff:127.0.0.1]"),
+        ("redis://127.0.0.1", "redis://127.1"),
+        ("redis://127.0.0.1", "redis://2130706433"),
+        ("redis://127.0.0.1.", "redis://0x7f.0.0.0X1"),
+        ("redis://127.0.0.1", "redis://0177.0.01"),
+        ("redis://127.000.000.001", "redis://[::ffff:127.0.0.1]"),
         ("redis+unix:///run/redis.sock", "redis+unix:///run//./redis.sock?db=1"),
         ("redis-sentinel://:hunter2@s,t/m", "redis-sentinel://t:26379,u/m?db=1"),
     ] {
@@ -90,6 +95,11 @@ fn a_quorum_takes_servers_that_differ_in_their_place() {
     for (one, other) in [
         ("redis://h:6379", "redis://h:6380"),
         ("redis://127.0.0.1", "redis://127.0.0.2"),
+        ("redis://127.0.0.1", "redis://127.257"),
+        ("redis://127.0.0.1", "redis://127.0.0.1.1"),
+        ("redis://127.0.0.1", "redis://127.0.0.08"),
+        ("redis://127.0.0.1", "redis://127.0.0.0x"),
+        ("redis://256.1", "redis://0.1"),
         ("redis://[fe80::1%25eth0]", "redis://[fe80::1%25eth1]"),
         ("redis+unix:///run/a.sock", "redis+unix:///run/b.sock"),
         ("redis-sentinel://s,t/m", "redis-sentinel://s,t/n"),

@@ -1,7 +1,7 @@
 //! Tells whether two addresses lead to the same server.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::address::RedisAddress;
 use super::endpoint::Endpoint;
@@ -30,8 +30,41 @@ impl RedisAddress {
 fn same_form(host: &str) -> Cow<'_, str> {
     // What follows a % names a network interface.
     let (address, interface) = host.split_at(host.find('%').unwrap_or(host.len()));
-    match address.parse::<Ipv6Addr>() {
-        Ok(address) => format!("{}{interface}", IpAddr::V6(address).to_canonical()).into(),
-        Err(_) => host.strip_suffix('.').unwrap_or(host).into(),
+    if let Ok(address) = address.parse::<Ipv6Addr>() {
+        return format!("{}{interface}", IpAddr::V6(address).to_canonical()).into();
+    }
+    let name = host.strip_suffix('.').unwrap_or(host);
+    ipv4(name).map_or(name.into(), |address| address.to_string().into())
+}
+
+/// Returns the IPv4 address that a host name spells, in any form that a resolver accepts: one to
+/// four numbers, each decimal, octal or hexadecimal. The last number fills the remaining bytes.
+///
+/// Source: `inet_aton(3)`.
+fn ipv4(name: &str) -> Option<Ipv4Addr> {
+    let numbers: Vec<u32> = name.split('.').map(number).collect::<Option<_>>()?;
+    let (&last, first) = numbers.split_last()?;
+    if first.len() > 3 || first.iter().any(|&byte| byte > 255) {
+        return None;
+    }
+    let room = 32 - 8 * first.len();
+    if room < 32 && last >> room != 0 {
+        return None;
+    }
+    let bits = first.iter().enumerate().fold(last, |bits, (i, byte)| bits | byte << (24 - 8 * i));
+    Some(Ipv4Addr::from(bits))
+}
+
+fn number(text: &str) -> Option<u32> {
+    // `from_str_radix` accepts a sign.
+    if !text.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some("") => Some(0),
+        Some(digits) if digits.starts_with('+') => None,
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None if text.len() > 1 && text.starts_with('0') => u32::from_str_radix(&text[1..], 8).ok(),
+        None => text.parse().ok(),
     }
 }
