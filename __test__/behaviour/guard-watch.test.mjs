@@ -42,8 +42,13 @@ describe('the guard of leasehold run', () => {
   })
 
   test('leaves what a command left behind, unless the command was asked to end', () => {
-    assert.equal(watch().mustEnd(104_000, yes, yes), false)
-    assert.equal(watch({ isAsked: true }).mustEnd(104_000, yes, yes), true)
+    const exited = watch()
+    assert.equal(exited.hasExited, false)
+    assert.equal(exited.mustEnd(104_000, yes, yes), false)
+    assert.equal(exited.hasExited, true, 'forgot it: leasehold may be killed next')
+    exited.renewed({ safe: 109_000, isAsked: true })
+    assert.equal(exited.hasExited, false)
+    assert.equal(exited.mustEnd(109_000, yes, yes), true)
   })
 
   test('never looks without /proc', () => {

@@ -131,6 +131,54 @@ describe('leasehold run, stopped or killed after another fault', { skip, timeout
     process.kill(command.pid, 0)
   })
 
+  /** Kills a guard, and lets it watch when its output has ended, before Node reports its end. */
+  const ENDS = `
+    const { readFileSync } = require('node:fs')
+    const { ChildProcess } = require('node:child_process')
+    const { spawn } = ChildProcess.prototype
+    const children = []
+    ChildProcess.prototype.spawn = function (options) {
+      children.push(this)
+      return spawn.call(this, options)
+    }
+    const { Guard } = require(process.argv[1])
+    const ticket = { key: 'k', token: 't', fence: 1, ttl: 10_000, most: 1 }
+    const command = { pid: Number(process.argv[2]), start: undefined, leads: true, run: 'none' }
+    const guard = new Guard({})
+    children[0].stdout.once('close', async () => {
+      console.log('watches', await guard.watch({ ticket, grace: 0 }, { ttl: 10_000, remaining: 10_000 }, command))
+      guard.dismiss()
+    })
+    const timer = setInterval(() => {
+      if (readFileSync(\`/proc/\${children[0].pid}/comm\`, 'latin1') !== 'leasehold-guard\\n') return
+      clearInterval(timer)
+      children[0].kill('SIGKILL')
+    }, 10)`
+
+  test('the guard ends when it is about to watch: another one watches', async (t) => {
+    const command = spawn('sleep', ['60'], { detached: true, stdio: 'ignore' })
+    atEnd(t, () => command.kill('SIGKILL'))
+    const file = fileURLToPath(new URL('../../dist/cli/guard.js', import.meta.url))
+    const { code, stdout } = await start(t, process.execPath, ['-e', ENDS, file, String(command.pid)]).ended
+    assert.equal(stdout, 'watches true\n')
+    assert.equal(code, 0)
+  })
+
+  test('leasehold is stopped, its command ends by itself, and leasehold is killed: what it left goes on', async (t) => {
+    const store = storeOf(t)
+    const command = ['sh', '-c', 'setsid sleep 60 & echo left $!; sleep 1']
+    const running = leasehold(t, ['run', 'k', '-s', store, '--ttl', '8s', '--grace', '0', '--', ...command])
+    const pid = Number((await running.says(/^left (\d+)$/m))[1])
+    atEnd(t, () => killIfThere(pid))
+    const guard = guardOf(running.pid)
+    running.signal('SIGSTOP')
+    const other = leasehold(t, ['run', 'k', '-s', store, '--wait', '30s', '--', 'true'])
+    assert.equal((await other.ended).code, 0)
+    running.signal('SIGKILL')
+    await until('the guard to end', () => !processes().some((each) => each.pid === guard.pid))
+    assert.ok(processes().some((each) => each.pid === pid))
+  })
+
   test('leasehold asked the command to end (--max-hold), and its main process ended by itself', async (t) => {
     const words = ['--ttl', '6s', '--max-hold', '6s', '--grace', '30s']
     const wrap = ['sh', '-c', 'trap "sleep 1; exit 0" TERM; setsid "$0" "$@" & wait']

@@ -91,7 +91,7 @@ async function mustEnd(next: () => Promise<string>, watch: GuardWatch, { command
       answer(ENDING)
       return true
     }
-    if (isEnd(heard)) return heard === GONE
+    if (isEnd(heard)) return heard === GONE && !watch.hasExited
     watch.renewed(decodeReport(heard))
     answer('reported')
     line = next()

@@ -43,10 +43,14 @@ export class GuardProcess {
     const { pid, stdin, stdout } = this.#process
     this.#process.on('error', () => {})
     this.gone = new Promise((resolve) => {
-      this.#process.once('close', () => {
+      // Its output ends before Node reports its end. In between, nothing that is sent gets an
+      // answer.
+      const end = () => {
         this.#isGone = true
         resolve()
-      })
+      }
+      this.#process.once('close', end)
+      stdout?.once('close', end)
     })
     if (pid === undefined) throw new Error(`the system could not start ${process.execPath}`)
     stdin?.on('error', () => {})
@@ -75,7 +79,7 @@ export class GuardProcess {
     stdin?.write(`${line}\n`)
     return new Promise((resolve) => {
       stdout?.once('data', () => resolve(true))
-      stdout?.once('close', () => resolve(false))
+      this.gone.then(() => resolve(false))
     })
   }
 

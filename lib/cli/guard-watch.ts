@@ -21,6 +21,7 @@ const LOOK_EVERY = 100
 export class GuardWatch {
   readonly #lead: number
   #report: Report
+  #hasExited = false
 
   /** `ttl` is the ttl of the lock in ms. */
   constructor(ttl: number, report: Report) {
@@ -31,6 +32,7 @@ export class GuardWatch {
   /** Takes the place of the last report. */
   renewed(report: Report): void {
     this.#report = report
+    this.#hasExited = false
   }
 
   get report(): Report {
@@ -53,7 +55,15 @@ export class GuardWatch {
   mustEnd(now: number, isStopped: () => boolean, hasExited: () => boolean): boolean {
     const { safe, isAsked } = this.#report
     if (safe === undefined || now < safe - this.#lead || !isStopped()) return false
-    // A command that has ended by itself left its other processes behind on purpose.
-    return isAsked || !hasExited()
+    this.#hasExited = !isAsked && hasExited()
+    return !this.#hasExited
+  }
+
+  /**
+   * Whether, at the last look, leasehold was stopped and the command had ended by itself. Such a
+   * command left its other processes behind on purpose.
+   */
+  get hasExited(): boolean {
+    return this.#hasExited
   }
 }
