@@ -28,7 +28,7 @@ import { join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { cargoCommand } from '../scripts/cargo.mjs'
 import { findChromium, installChromium } from './support/chromium.mjs'
-import { panicsIn } from './support/failures.mjs'
+import { errorsIn, panicsIn } from './support/failures.mjs'
 import { findRedis, installRedis } from './support/redis-server.mjs'
 import { integrationTests, programsIn, SIMULATION, unitsAnd } from './support/rust-programs.mjs'
 
@@ -59,10 +59,11 @@ const BREAKING = [
     .map((name) => `process/${name}`),
 ]
 /**
- * The files of these parts that wait for the clock for a minute. They run at the same time as the
- * parts that share the machine, if any of those run.
+ * The files that take more than a minute, mostly waiting for the clock or for npm. They start
+ * first, and run at the same time as the parts that share the machine, if any of those run. `node
+ * --test` sorts its files, so it would start one of these late, and then wait for it alone.
  */
-const BESIDE = ['process/ticks.test.mjs']
+const LONG_FILES = ['process/ticks.test.mjs', 'package/service.test.mjs']
 
 /**
  * The files of `behaviour` that start servers or take more than a few seconds: --quick omits them.
@@ -174,16 +175,16 @@ process.on('exit', () => rmSync(notes, { recursive: true, force: true }))
 
 /**
  * Runs a command and shows its output at once. If the command runs `beside` another one, shows its
- * output when both have ended. If it is `idle`, it only gets the processor time that all others
+ * output when both have ended. With a low `priority`, it mostly gets the processor time that others
  * leave. `failures` returns the failures in the output. Returns the standard output, which is not
  * shown if the command is `silent`.
  */
-async function step(what, command, args, { beside, silent, idle, piped = beside, failures = () => '' } = {}) {
+async function step(what, command, args, { beside, silent, priority, piped = beside, failures = () => '' } = {}) {
   const heading = `\n── ${what}`
   if (!beside) console.log(heading)
   const start = performance.now()
   const child = spawn(command, args, { cwd: ROOT, env, stdio: piped ? ['ignore', 'pipe', 'pipe'] : 'inherit' })
-  if (idle) setPriority(child.pid, constants.priority.PRIORITY_LOW)
+  if (priority && child.pid) setPriority(child.pid, priority)
   const said = { stdout: '', stderr: '' }
   let all = ''
   for (const name of Object.keys(said)) {
@@ -209,58 +210,65 @@ async function step(what, command, args, { beside, silent, idle, piped = beside,
 const tsc = join(ROOT, 'node_modules', 'typescript-native', 'bin', 'tsc')
 const whole = chosen.length === 0
 
-const build = async (what, words) => {
+/** When a step may show its output: at once when it has ended. */
+const atOnce = Promise.resolve()
+const { PRIORITY_BELOW_NORMAL, PRIORITY_LOW } = constants.priority
+
+/** Builds programs of Rust's tests, while Node's tests mostly wait. Returns them. */
+async function build(what, words) {
   const { command, args } = cargoCommand(words)
-  return programsIn(await step(`Rust: build ${what}`, command, args, { piped: true, silent: true, failures: panicsIn }))
+  const options = { beside: atOnce, priority: PRIORITY_BELOW_NORMAL, silent: true, failures: errorsIn }
+  return programsIn(await step(`Rust: build ${what}`, command, args, options))
 }
 const runProgram = ({ name, path }, words, options) =>
-  step(`Rust: ${name}`, path, ['--quiet', ...words], { piped: true, failures: panicsIn, ...options })
+  step(`Rust: ${name}`, path, ['--quiet', ...words], { failures: panicsIn, ...options })
 
-if (quick && !skipRust) {
-  const programs = await build('the unit tests and the contract of stores', unitsAnd(['store_contract']))
-  const words = ['--skip', 'redis', '--skip', 'cluster', '--skip', 'fuzz']
-  for (const program of programs) await runProgram(program, words)
+/** Builds the unit tests and these programs of tests/, and runs them, three at a time. */
+async function buildAndRun(what, names, words = []) {
+  const programs = await build(what, unitsAnd(names))
+  const lane = async () => {
+    for (let program = programs.shift(); program; program = programs.shift()) {
+      await runProgram(program, words, { beside: atOnce })
+    }
+  }
+  await Promise.all([lane(), lane(), lane()])
 }
 /** Compiles the programs of __test__/types, one after the other. */
 async function checkTypes() {
   const names = readdirSync(join(HERE, 'types')).filter((name) => /^tsconfig.*\.json$/.test(name))
   for (const name of names) {
     const words = [tsc, '--noEmit', '-p', join(HERE, 'types', name)]
-    await step(`types: ${name}`, process.execPath, words, { beside: Promise.resolve() })
+    await step(`types: ${name}`, process.execPath, words, { beside: atOnce })
   }
 }
-// The compilers of Rust leave a processor idle at times.
-const typesChecked = whole || chosen.includes('types') ? checkTypes() : undefined
+/** Resolves when all tests but the simulation have ended. */
+let othersEnded
+const ended = new Promise((resolve) => {
+  othersEnded = resolve
+})
 /** Resolves when the simulation has ended. It runs while the other tests wait. */
 let simulation
-/** Resolves when the other tests have ended. */
-let othersEnded
-/** Resolves when the other programs of the Rust tests have ended. */
-let rustEnded
-if (whole && !skipRust) {
+/** Runs all Rust tests. The simulation takes longest, so it is built first. */
+async function testRust() {
   // The tests mostly wait for clocks and servers.
   env.RUST_TEST_THREADS ??= '6'
   const optimized = await build('the simulation', SIMULATION)
-  const beside = new Promise((resolve) => {
-    othersEnded = resolve
-  })
-  simulation = Promise.all(optimized.map((program) => runProgram(program, [], { idle: true, beside })))
-  const others = await build('all other tests', unitsAnd(integrationTests()))
-  const lane = async () => {
-    for (let program = others.shift(); program; program = others.shift()) {
-      await runProgram(program, [], { beside: Promise.resolve() })
-    }
-  }
-  const lanes = [lane(), lane(), lane()]
-  rustEnded = Promise.all(lanes)
-  // The last programs mostly wait, so Node's tests begin when one of the lanes has ended.
-  await Promise.race(lanes)
+  const options = { beside: ended, priority: PRIORITY_LOW }
+  simulation = Promise.all(optimized.map((program) => runProgram(program, [], options)))
+  await buildAndRun('all other tests', integrationTests())
 }
-await typesChecked
-/** Runs test files, `atOnce` at a time. */
-async function stepOfNode(what, files, atOnce, options) {
+/** Resolves when the compilers and the tests of Rust other than the simulation have ended. */
+let rustEnded
+if (whole && !skipRust) rustEnded = testRust()
+else if (quick && !skipRust) {
+  const words = ['--skip', 'redis', '--skip', 'cluster', '--skip', 'fuzz']
+  rustEnded = buildAndRun('the unit tests and the contract of stores', ['store_contract'], words)
+}
+const typesChecked = whole || chosen.includes('types') ? checkTypes() : undefined
+/** Runs test files, `most` at a time. */
+async function stepOfNode(what, files, most, options) {
   if (files.length === 0) return
-  const words = [`--test-concurrency=${atOnce}`, `--test-timeout=${MOST_MS}`, ...forNode]
+  const words = [`--test-concurrency=${most}`, `--test-timeout=${MOST_MS}`, ...forNode]
   const note = join(notes, what)
   const reporters = { spec: 'stdout', [join(HERE, 'support', 'failures.mjs')]: note }
   for (const [reporter, destination] of Object.entries(reporters)) {
@@ -274,21 +282,25 @@ async function stepOfNode(what, files, atOnce, options) {
 
 // Tests that measure time, count turns or break servers run one file at a time: on a machine of two
 // cores, their servers and children run at the same time. All other tests mostly wait.
-const together = files.filter((file) => !isIn(ALONE)(file))
-const beside = together.length > 0 ? files.filter(isIn(BESIDE)) : []
+const sharing = files.filter((file) => !isIn(ALONE)(file))
+const isLong = isIn(LONG_FILES)
+const long = sharing.every(isLong) ? [] : files.filter(isLong)
+const together = sharing.filter((file) => !long.includes(file))
 const waiting = files.filter(isIn(WAITING))
 const breaking = files.filter(isIn(BREAKING))
-const alone = files.filter((file) => isIn(ALONE)(file) && ![...beside, ...waiting, ...breaking].includes(file))
+const alone = files.filter((file) => isIn(ALONE)(file) && ![...long, ...waiting, ...breaking].includes(file))
 console.log(`\nRedis: ${redis}`)
 // These tests use less than a fifth of a processor each.
 const shared = stepOfNode('tests that share the machine', together, 6)
-await Promise.all([shared, stepOfNode('tests that wait at the same time', beside, 1, { beside: shared }), rustEnded])
+const longest = stepOfNode('tests that take more than a minute', long, long.length, { beside: shared })
+await Promise.all([shared, longest, typesChecked])
 // Some of these files run several of their tests at a time.
 await stepOfNode('tests that mostly wait', waiting, 4)
+await rustEnded
 await stepOfNode('tests that break servers', breaking, 2)
 await stepOfNode('tests that run alone', alone, 1)
 
-othersEnded?.()
+othersEnded()
 await simulation
 
 console.log('\n── summary')

@@ -15,6 +15,12 @@ export default async function* failures(events) {
   }
 }
 
+/** Returns the errors in the output of Rust's compiler, with their places. */
+export function errorsIn(output) {
+  const errors = output.matchAll(/^error(?:\[E\d+\])?: .*\n(?: .*\n?){0,5}/gm)
+  return [...errors].map(([error]) => `${indented(error.trimEnd())}\n`).join('')
+}
+
 /** Returns the places and the messages of the panics in the output of `cargo test`. */
 export function panicsIn(output) {
   const panics = output.matchAll(/^thread '.*' (?:\(\d+\) )?panicked at .*\n(?:(?!stack backtrace|note:).*\n?){0,6}/gm)
