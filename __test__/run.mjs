@@ -43,7 +43,8 @@ const ALONE = ['process', 'browser', 'chaos']
  */
 const WAITING = [
   'browser',
-  ...'cli crash detach drain ends fail-fast fake-clock guard-faults guard. hostile quorum-repair rolling schedule sharing sqlite threads timeouts traces'
+  ...['checks', 'relay', 'topologies'].map((name) => `chaos/${name}`),
+  ...'cli crash detach drain ends fail-fast fake-clock guard-faults guard. hostile once queue-outage quorum-repair rolling schedule sharing signals soak sqlite threads timeouts traces wild-native'
     .split(' ')
     .map((name) => `process/${name}`),
 ]
@@ -53,8 +54,8 @@ const WAITING = [
  * long.
  */
 const BREAKING = [
-  'chaos',
-  ...'breaker cluster-outage queue-outage quorum-inspect redis-leftovers redis-outage sentinel stalls'
+  ...['cluster', 'quorum', 'sentinel', 'single', 'soak'].map((name) => `chaos/${name}`),
+  ...'breaker cluster-outage quorum-inspect redis-leftovers redis-outage sentinel stalls'
     .split(' ')
     .map((name) => `process/${name}`),
 ]
@@ -295,7 +296,7 @@ const shared = stepOfNode('tests that share the machine', together, 6)
 const longest = stepOfNode('tests that take more than a minute', long, long.length, { beside: shared })
 await Promise.all([shared, longest, typesChecked])
 // Some of these files run several of their tests at a time.
-await stepOfNode('tests that mostly wait', waiting, 4)
+await stepOfNode('tests that mostly wait', waiting, 6)
 await rustEnded
 await stepOfNode('tests that break servers', breaking, 2)
 await stepOfNode('tests that run alone', alone, 1)
