@@ -22,14 +22,27 @@ const lease = (holder, fence = Date.now() * 1_000) =>
 /** Returns a lock, in the form of the `inspect` script. */
 const lock = (leases, waiters = []) => list(':0\r\n', list(...leases), list(...waiters))
 
+/** Always gives the same reply. Encodes it only once, because that takes longer than sending it. */
+function always(reply) {
+  const bytes = Buffer.from(reply)
+  return () => bytes
+}
+
 /**
- * Answers calls of the `inspect` script: `of(i)` is the i-th lock. Other calls get the usual
- * replies.
+ * Answers calls of the `inspect` script: `of(i)` is the i-th lock, the same in each call. Other
+ * calls get the usual replies.
  */
-const inspected =
-  (of) =>
-  ([, , count]) =>
-    Number(count) > 0 ? list(...Array.from({ length: Number(count) / 2 }, (_, i) => of(i))) : undefined
+function inspected(of) {
+  /** The encoded replies, by the number of keys in the call of the script. */
+  const replies = new Map()
+  return ([, , count]) => {
+    if (Number(count) === 0) return undefined
+    if (!replies.has(count)) {
+      replies.set(count, Buffer.from(list(...Array.from({ length: Number(count) / 2 }, (_, i) => of(i)))))
+    }
+    return replies.get(count)
+  }
+}
 
 /**
  * Answers calls of the `inspect` script: the first lock of each call has 10 000 waiters. If
@@ -39,12 +52,8 @@ function crowded(inTurn) {
   let calls = 0
   const crowd = Array(10_000).fill(list(':1\r\n', bulk('0'), bulk('name')))
   const answer = inspected((i) => lock([lease('me')], i ? [] : crowd))
-  /** The encoded replies, by the number of keys in the call of the script. */
-  const replies = new Map()
   return (words, socket) => {
-    const count = words[2]
-    if (!replies.has(count)) replies.set(count, answer(words))
-    const reply = replies.get(count)
+    const reply = answer(words)
     if (!reply || !inTurn) return reply
     setTimeout(() => socket.write(reply), 30 * calls++)
     return ''
@@ -111,8 +120,8 @@ async function startClient(t, store, settings) {
 
 describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280_000 }, () => {
   test('memory stays bounded if a listing has endless keys that are too long for a lock', async (t) => {
-    const long = keys(7, 3_900_000)
-    const port = await startFakeRedis(t, { SCAN: endless(() => long), EVALSHA: inspected(() => '$-1\r\n') })
+    const page = list(bulk('7'), list(...keys(7, 3_900_000)))
+    const port = await startFakeRedis(t, { SCAN: always(page), EVALSHA: inspected(() => '$-1\r\n') })
     const child = await startClient(t, `redis://127.0.0.1:${port}`, { storeTimeout: 3_000 })
     const listed = await child.ask('list', {}, 60_000)
     await child.assertSmall(listed)
@@ -120,10 +129,10 @@ describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280
   })
 
   test('memory stays bounded if locks have long keys and names, and the listing is reported as incomplete', async (t) => {
-    const name = 'n'.repeat(28_000)
+    const long = lock([lease('n'.repeat(28_000))])
     const port = await startFakeRedis(t, {
-      SCAN: endless((page) => keys(1_000, 1_000, page * 1_000)),
-      EVALSHA: inspected(() => lock([lease(name)])),
+      SCAN: endlessKeys(1_000, 1_000),
+      EVALSHA: inspected(() => long),
     })
     const child = await startClient(t, `redis://127.0.0.1:${port}`, { storeTimeout: 3_000 })
     const listed = await child.ask('list', { limit: 10_000 }, 60_000)
@@ -151,10 +160,10 @@ describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280
   })
 
   test('memory stays bounded if locks have many waiters with long names', async (t) => {
-    const crowd = Array(40).fill(list(':1\r\n', bulk('0'), bulk('n'.repeat(300))))
+    const crowded = lock([lease('me')], Array(40).fill(list(':1\r\n', bulk('0'), bulk('n'.repeat(300)))))
     const port = await startFakeRedis(t, {
-      SCAN: endless((page) => keys(1_000, 300, page * 1_000)),
-      EVALSHA: inspected(() => lock([lease('me')], crowd)),
+      SCAN: endlessKeys(1_000, 300),
+      EVALSHA: inspected(() => crowded),
     })
     const child = await startClient(t, `redis://127.0.0.1:${port}`, { storeTimeout: 3_000 })
     const listed = await child.ask('list', { limit: 10_000 }, 60_000)
@@ -175,16 +184,18 @@ describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280
     })
   }
 
+  const LONG_INFO = bulk(`role:master\r\n${'x'.repeat(4_000_000)}`)
+  const manyValues = always(`*80000\r\n${'_\r\n'.repeat(80_000)}`)
   let made = 0
   for (const [what, count, command, says] of [
-    ['replies of 30 MB', 64, 'ready', { INFO: () => list(...Array(7).fill(bulk('x'.repeat(4_000_000)))) }],
-    ['strings of 4 MB', 64, 'ready', { INFO: () => bulk(`role:master\r\n${'x'.repeat(4_000_000)}`) }],
-    ['strings of 4 MB', 1_024, 'ready', { INFO: () => bulk(`role:master\r\n${'x'.repeat(4_000_000)}`) }],
+    ['replies of 30 MB', 64, 'ready', { INFO: always(list(...Array(7).fill(bulk('x'.repeat(4_000_000))))) }],
+    ['strings of 4 MB', 64, 'ready', { INFO: always(LONG_INFO) }],
+    ['strings of 4 MB', 1_024, 'ready', { INFO: always(LONG_INFO) }],
     [
       'handshakes of many values',
       1_024,
       'ready',
-      { CLIENT: ([, sub]) => (sub === 'SETNAME' ? `*80000\r\n${'_\r\n'.repeat(80_000)}` : undefined) },
+      { CLIENT: ([, sub]) => (sub === 'SETNAME' ? manyValues() : undefined) },
     ],
     ['long lists of keys', 64, 'list', { SCAN: endlessKeys(10_000, 1_000) }],
     ['many waiters', 64, 'list', { SCAN: endless((page) => keys(20, 20, page * 20)), EVALSHA: crowded(false) }],
@@ -228,21 +239,17 @@ describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280
           .map((word) => bulk(String(word))),
       )
     const id = () => `${connections++}`.padEnd(3_000_000, 'i')
-    let port
-    port = await startFakeRedis(t, {
+    const facts = always(parts({ ip: '127.0.0.1', port: master.port, flags: 'master', junk: 'j'.repeat(4_000_000) }))
+    let others
+    const port = await startFakeRedis(t, {
       SENTINEL: ([, question]) => {
         if (question === 'MYID') return bulk(id())
         if (question === 'get-master-addr-by-name') return list(bulk('127.0.0.1'), bulk(String(master.port)))
-        if (question === 'MASTER')
-          return parts({ ip: '127.0.0.1', port: master.port, flags: 'master', junk: 'j'.repeat(4_000_000) })
-        const others = Array.from({ length: 15 }, (_, i) => ({
-          ip: `127.0.0.${'0'.repeat(i + 1)}1`,
-          port,
-          runid: `${i}`.padEnd(1_900_000, 'r'),
-        }))
-        return list(...others.map(parts))
+        return question === 'MASTER' ? facts() : others()
       },
     })
+    const other = (_, i) => parts({ ip: `127.0.0.${'0'.repeat(i + 1)}1`, port, runid: `${i}`.padEnd(1_900_000, 'r') })
+    others = always(list(...Array.from({ length: 15 }, other)))
     const child = await startClient(t, `redis-sentinel://127.0.0.1:${port}/leasehold`, { isDown: true })
     for (let i = 0; i < 3; i++) {
       await child.ask('ask', {}, 60_000)
@@ -251,16 +258,16 @@ describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280
     await child.assertSmall({ connections })
   })
 
-  const lines = `redis_version:7.0.15\r\nrole:master\r\n${'x\n'.repeat(2_000_000)}`
+  const lines = always(bulk(`redis_version:7.0.15\r\nrole:master\r\n${'x\n'.repeat(2_000_000)}`))
   for (const [what, command, given, says] of [
-    ['an INFO of 2 million lines', 'diagnose', {}, { INFO: ([, section]) => (section ? undefined : bulk(lines)) }],
-    ['an INFO of 2 million lines', 'ready', {}, { INFO: ([, section]) => (section ? undefined : bulk(lines)) }],
-    ['an endless SCAN', 'list', {}, { SCAN: endless(() => Array(100_000).fill(bulk('lock:a'))) }],
+    ['an INFO of 2 million lines', 'diagnose', {}, { INFO: ([, section]) => (section ? undefined : lines()) }],
+    ['an INFO of 2 million lines', 'ready', {}, { INFO: ([, section]) => (section ? undefined : lines()) }],
+    ['an endless SCAN', 'list', {}, { SCAN: always(list(bulk('7'), list(...Array(100_000).fill(bulk('lock:a'))))) }],
     [
       'an endless SCAN of keys that take long to compare',
       'list',
       { pattern: `*${'a'.repeat(500)}b` },
-      { SCAN: endless(() => Array(8_000).fill(bulk(`lock:${'a'.repeat(1_000)}`))) },
+      { SCAN: always(list(bulk('7'), list(...Array(8_000).fill(bulk(`lock:${'a'.repeat(1_000)}`))))) },
     ],
   ]) {
     test(`${command} costs no lease at another store if a server answers with ${what}`, async (t) => {
