@@ -143,9 +143,9 @@ export interface ScheduleOptions {
   catchUp?: Milliseconds | undefined
   /**
    * The least time for which the store remembers that a tick was run, in ms: at least `ttl` and
-   * twice `catchUp`, up to 2 147 483 647. The store remembers it for 1.5 times as long. Choose a
-   * longer time than `catchUp` plus the difference of any two clocks. Default 3 600 000 (1 h), or
-   * twice `catchUp` or `ttl` if that is more.
+   * twice `catchUp`, up to 2 147 483 647. The store remembers it for up to 1.5 times as long.
+   * Choose a longer time than the difference of any two clocks. Default 3 600 000 (1 h), or twice
+   * `catchUp` or `ttl` if that is more.
    */
   keep?: Milliseconds | undefined
   /**
