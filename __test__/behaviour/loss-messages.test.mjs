@@ -14,8 +14,8 @@ const removeFile = (store) => {
   for (const end of ['', '-wal', '-shm']) rmSync(store.url.slice('sqlite:'.length) + end)
 }
 
-/** Returns a message without how late a busy thread noticed the loss. */
-const punctual = (message) => message.replace(/; this thread noticed it \d+ ms later/, '')
+/** Removes from a message how late a busy thread noticed the loss. */
+const punctual = (message) => message.replace(/; this thread noticed the loss \d+ ms late/, '')
 
 /** Returns the text that begins an error about the loss of `key`. */
 const begin = (key) => `the lease of "${key}" is lost: `
@@ -73,9 +73,11 @@ overStores('messages of lost leases', (store) => {
     block(300)
     await aborted(lease)
     const { message } = lease.signal.reason
-    const noticed = /within its ttl of 200 ms; this thread noticed it (\d+) ms later\. autoRenew is off: /.exec(message)
+    const noticed = /within its ttl of 200 ms; this thread noticed the loss (\d+) ms late\. autoRenew is off: /.exec(
+      message,
+    )
     assert.ok(noticed, message)
-    // The first look counts, not the event.
+    // The call of isHeld counts, not the event.
     assert.ok(Math.abs(noticed[1] - late) < 100, `${late} ms: ${message}`)
     assert.throws(() => lease.assertHeld(), { message })
   })
@@ -91,7 +93,7 @@ overStores('messages of lost leases', (store) => {
       message.startsWith(`${begin(key)}this thread was blocked for longer than its client's maxStall of 100 ms`),
       message,
     )
-    const noticed = /, and noticed the loss (\d+) ms later\. Use a worker thread, or raise maxStall/.exec(message)
+    const noticed = /, and noticed the loss (\d+) ms late\. Use a worker thread, or raise maxStall/.exec(message)
     assert.ok(noticed && noticed[1] >= 500 && noticed[1] < 1_500, message)
   })
 

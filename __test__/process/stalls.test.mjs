@@ -66,7 +66,7 @@ for (const name of sharedStoreNames) {
       assert.equal(aborted.error.code, 'ERR_LOCK_LOST')
       assert.match(
         aborted.error.message,
-        /this thread was blocked for longer than its client's maxStall of 1500 ms, and noticed the loss \d+ ms later\. /,
+        /this thread was blocked for longer than its client's maxStall of 1500 ms, and noticed the loss \d+ ms late\. /,
       )
       assert.equal((await holder.ask('release')).released, false)
       assert.equal(next.isHeld, true)
@@ -98,7 +98,7 @@ for (const name of sharedStoreNames) {
       assert.equal(reason, 'expired')
       assert.match(
         message,
-        /was not renewed within its ttl of 500 ms; this thread noticed it \d+ ms later\. Probably, this process or its machine was stopped or overloaded .*: look for long pauses, or raise ttl/,
+        /was not renewed within its ttl of 500 ms; this thread noticed the loss \d+ ms late\. Probably, this process or its machine was stopped or overloaded .*: look for long pauses, or raise ttl/,
       )
       assert.equal((await holder.ask('release')).released, false)
       assert.equal(next.isHeld, true)

@@ -38,8 +38,8 @@ export interface LossFacts {
 const MOST_OF_URL = 500
 
 /**
- * From how many ms on a message says how late the loss was noticed. If this is larger, messages
- * hide pauses that a user wants to know; if it is smaller, they name the delays of a busy machine.
+ * The least delay of a thread that messages name, in ms. If this is larger, they hide pauses that a
+ * user wants to know of; if it is smaller, they name the delays of a busy machine.
  */
 const LATE = 100
 
@@ -57,7 +57,7 @@ export function lossWords(reason: api.LossReason, lease: LostLease, facts: LossF
 }
 
 function stalledWords({ maxStall }: LostLease, { late }: LossFacts): string {
-  const noticed = late < LATE ? '' : `, and noticed the loss ${Math.round(late)} ms later`
+  const noticed = late < LATE ? '' : `, and noticed the loss ${Math.round(late)} ms late`
   return (
     `this thread was blocked for longer than its client's maxStall of ${maxStall} ms${noticed}. ` +
     'Use a worker thread, or raise maxStall'
@@ -66,7 +66,7 @@ function stalledWords({ maxStall }: LostLease, { late }: LossFacts): string {
 
 function expiredWords({ ttl, request: { maxHold, flags } }: LostLease, { late, failure }: LossFacts): string {
   const unrenewed = `was not renewed within its ttl of ${ttl} ms`
-  const noticed = late < LATE ? '' : `; this thread noticed it ${Math.round(late)} ms later`
+  const noticed = late < LATE ? '' : `; this thread noticed the loss ${Math.round(late)} ms late`
   if (failure !== null) {
     const limit = maxHold > 0 ? `, or had reached its maxHold of ${maxHold} ms` : ''
     return `it ${unrenewed}${limit}${noticed}. Check the store, or raise ttl`
