@@ -14,7 +14,7 @@ const never = () => assert.fail('looked too early')
 const watch = (report = {}) => new GuardWatch(12_000, { safe: 105_000, isAsked: false, ...report })
 
 describe('the guard of leasehold run', () => {
-  test('looks first when the lock is safe for 1 s more, and ends the command if leasehold is stopped', () => {
+  test('first looks when the lock is safe for 1 s more, and ends the command if leasehold is stopped', () => {
     assert.equal(watch().pause(100_000), 4_000)
     assert.equal(watch().mustEnd(103_999, never, never), false)
     assert.equal(watch().mustEnd(104_000, yes, no), true)
@@ -41,7 +41,7 @@ describe('the guard of leasehold run', () => {
     assert.equal(short.mustEnd(100_500, yes, no), true)
   })
 
-  test('leaves what a command left behind, unless the command was asked to end', () => {
+  test('spares the processes that a command left behind, unless the command was asked to end', () => {
     const exited = watch()
     assert.equal(exited.hasExited, false)
     assert.equal(exited.mustEnd(104_000, yes, yes), false)

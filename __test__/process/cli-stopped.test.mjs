@@ -109,7 +109,7 @@ describe('leasehold run, stopped', { skip, timeout: 120_000, concurrency: 2 }, (
     })
   }
 
-  test('until after the end of its command, it ends like the command, which the guard has not stopped', async (t) => {
+  test('until its command has ended by itself, it ends like the command', async (t) => {
     const store = `sqlite:${join(temporaryFolder(t), 'locks.db')}`
     const words = ['run', 'k', '-s', store, '--ttl', '8s', '--', 'sh', '-c', 'echo runs; sleep 2; exit 5']
     const running = leasehold(t, words)

@@ -19,7 +19,7 @@ const HURT_GUARD = fileURLToPath(new URL('fixtures/hurt-guard.cjs', import.meta.
 const storeOf = (t) => `sqlite:${join(temporaryFolder(t), 'locks.db')}`
 const guardOf = (pid) => processes().find(({ parent, args }) => parent === pid && args.includes('leasehold-guard'))
 
-/** Stops a process, and continues it when the test is over: then it ends. */
+/** Stops a process, and kills it when the test is over. */
 function stop(t, pid) {
   process.kill(pid, 'SIGSTOP')
   atEnd(t, () => killIfThere(pid))
@@ -198,7 +198,7 @@ describe('leasehold run, stopped or killed after another fault', { skip, timeout
     atEnd(t, () => killIfThere(pid))
     await until('the first thread to end', () => /\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'latin1')))
     first.signal('SIGSTOP')
-    // Its other thread is a folder here.
+    // Each thread has a folder there.
     const look = `test $(ls /proc/${pid}/task | wc -l) -le 1`
     const second = leasehold(t, ['run', 'k', '-s', store, '--wait', '40s', '--', 'sh', '-c', `${look} 2>&1`])
     assert.equal((await second.ended).code, 0, 'the command still ran')

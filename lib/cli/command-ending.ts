@@ -23,14 +23,14 @@ const KILLED_WITHIN = 2_000
 const [ADOPTS_IN_PART, ADOPTS_LEAST, ADOPTS_MOST] = [1 / 4, 300, 1_000]
 /**
  * How long the guard may search before the command gets SIGTERM, in ms. If this is larger, the
- * command has less time to clean up. If it is smaller, the guard may miss a process that only its
- * parent leads to, because SIGTERM may end the parent.
+ * command has less time to clean up. If it is smaller, the guard may miss a process that it finds
+ * only by its parent, because SIGTERM may end the parent.
  */
 const SEARCHED_WITHIN = 100
 
 /**
  * Ends a command: sends SIGTERM, and SIGKILL after the grace, or before the lock is free. Adopts
- * the lock meanwhile, and releases it when the command has ended, or can't be killed. `safe` is
+ * the lease meanwhile, and releases it when the command has ended, or can't be killed. `safe` is
  * until when the lock is safe without the adoption, in ms of `performance.now()`. Without `locks`,
  * there is no adoption.
  */
@@ -80,7 +80,7 @@ export async function endCommand(locks: LockClient | undefined, takeover: Takeov
   await lease?.release()
 }
 
-/** Resolves with the lease that takes the lock over; with `undefined` if it can't be had. */
+/** Resolves with the adopted lease, or with `undefined` if the adoption fails. */
 async function adopt(locks: LockClient, { ticket }: Takeover): Promise<Lease | undefined> {
   const acquirer = LockClient.acquirerOf(locks).outliving()
   const asked = { ...acquirer.defaults, ttl: ticket.ttl, most: ticket.most, wait: -1 }

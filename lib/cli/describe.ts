@@ -15,7 +15,7 @@ export function isRemembered(key: string, { leases }: api.LockInfo): boolean {
 
 /**
  * Returns the names of the holders; of more than two holders, the first name and the number of the
- * others. Returns - if the store names no lease.
+ * others. Returns `-` if the store names no lease.
  */
 export function holdersOf({ leases }: api.LockInfo): string {
   const names = leases.map(({ holder }) => (holder === null ? '(another library)' : plain(holder)))
@@ -23,7 +23,8 @@ export function holdersOf({ leases }: api.LockInfo): string {
 }
 
 /**
- * Returns when the last of the leases ends unless it is renewed. Returns - if the store names none.
+ * Returns when the last of the leases ends unless it is renewed. Returns `-` if the store names no
+ * lease.
  */
 export function remainingOf({ leases }: api.LockInfo): string {
   const ends = leases.map(({ remaining }) => remaining ?? Number.POSITIVE_INFINITY)

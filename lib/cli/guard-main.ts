@@ -6,8 +6,9 @@
 // The second line says which command to watch, what to take over and, after a blank, until when the
 // lock is safe (takeover.ts). A later line says until when the lock is safe after a renewal, or
 // that the command has ended. This process answers each line but the first and the last with a line
-// to its standard output, so that the pipe of a stopped guard does not fill up. Only leasehold has
-// the other end of the input, so when the input ends, leasehold is gone.
+// to its standard output. leasehold waits for that before it reports the next renewal, so the pipe
+// of a stopped guard does not fill up. Only leasehold has the other end of the input, so when the
+// input ends, leasehold is gone.
 //
 // Before the first answer, this process loads and starts all that the end of the command needs.
 // Later, the package may be removed, or the system may have no room for another process or thread.
@@ -29,11 +30,11 @@ const GONE = ''
 
 const isEnd = (line: string): boolean => line === GONE || line === OVER
 
-/** leasehold. After its end, this process has another parent. */
+/** The id of leasehold's process. After its end, this process has another parent. */
 const parent = process.ppid
 
 async function main(): Promise<void> {
-  // So `killall node` leaves the guard alone, and `ps` shows what it is.
+  // With this title, `killall node` leaves the guard alone, and `ps` shows what it is.
   process.title = 'leasehold-guard'
   const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
   const next = async (): Promise<string> => {
@@ -56,7 +57,7 @@ async function main(): Promise<void> {
     if (await mustEnd(next, watch, takeover)) await endCommand(locks, takeover, safeUntil(watch, takeover))
   } finally {
     await locks?.close()
-    // While leasehold is stopped, it keeps the pipe open.
+    // A stopped leasehold keeps the pipe open.
     process.stdin.destroy()
   }
 }
@@ -98,7 +99,10 @@ async function mustEnd(next: () => Promise<string>, watch: GuardWatch, { command
   }
 }
 
-/** Resolves when it is time to look whether leasehold is stopped, or when `signal` aborts. */
+/**
+ * Resolves when it is time to look whether leasehold is stopped, or when `signal` aborts. Without
+ * /proc, never resolves.
+ */
 function untilLook(watch: GuardWatch, signal: AbortSignal): Promise<undefined> {
   const now = uptime()
   const pause = now === undefined ? undefined : watch.pause(now)

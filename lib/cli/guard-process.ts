@@ -12,7 +12,7 @@ const ARGUMENTS = [...(process.versions.deno ? ['run', '-A'] : []), PROGRAM, 'le
 
 export class GuardProcess {
   readonly #process: ChildProcess
-  /** Whether the guard has yet to answer the last line, or to get the first one that it answers. */
+  /** True until the guard has answered the last line. Also true before {@link begin}. */
   #isAwaited = true
   /** The report to send after that answer. */
   #next: string | undefined
@@ -22,12 +22,12 @@ export class GuardProcess {
   readonly ending = new Promise<void>((resolve) => {
     this.#tellEnding = resolve
   })
-  /** Resolves when the guard has ended and all that it said was heard. */
+  /** Resolves when the guard has ended and its output has been read. */
   readonly gone: Promise<void>
 
   /**
-   * Starts a guard, which outlives this process. `prepare` is its first line, which it does not
-   * answer.
+   * Starts a guard, which outlives this process. `prepare` is the first line to the guard, which
+   * does not answer it.
    *
    * @throws if the system can't start it.
    */
@@ -64,7 +64,7 @@ export class GuardProcess {
     this.#process.unref()
   }
 
-  /** True when the guard has ended and all that it said was heard. */
+  /** True when the guard has ended and its output has been read. */
   get isGone(): boolean {
     return this.#isGone
   }
@@ -84,9 +84,9 @@ export class GuardProcess {
   }
 
   /**
-   * Sends a line, or the last of several, when the guard has answered the line before. Otherwise,
-   * the pipe of a stopped guard would fill up, and the guard would not hear of the end of the
-   * command.
+   * Sends a line once the guard has answered the line before. A newer line replaces a line that
+   * waits. Otherwise, the pipe of a stopped guard would fill up, and the guard would not hear of
+   * the end of the command.
    */
   report(line: string): void {
     this.#next = this.#isAwaited ? line : undefined
@@ -95,7 +95,7 @@ export class GuardProcess {
     this.#process.stdin.write(`${line}\n`)
   }
 
-  /** Sends a line at once. Do so rarely: the guard may be stopped, and its pipe fill up. */
+  /** Sends a line at once. Call it rarely: the pipe of a stopped guard may fill up. */
   urge(line: string): void {
     if (this.#process.stdin?.writable) this.#process.stdin.write(`${line}\n`)
   }
@@ -108,7 +108,7 @@ export class GuardProcess {
   /** Tells the guard that the command has ended, or could not be started. */
   dismiss(): void {
     if (this.#process.stdin?.writable) this.#process.stdin.end(`${OVER}\n`)
-    // Nobody else continues a stopped guard.
+    // A stopped guard would not read the line.
     this.continue()
     // The open pipe would keep this process alive until the guard has ended.
     this.#process.stdout?.destroy()

@@ -3,7 +3,7 @@
 import type { Report } from './takeover'
 
 /**
- * How long before the lock is no longer safe the guard ends the command of a stopped leasehold: a
+ * The guard ends the command of a stopped leasehold this long before the lock is no longer safe: a
  * part of the ttl, and the most in ms. In this time, the guard takes the lock over. If these are
  * larger, a shorter stop ends the command. If they are smaller, a slow store answers too late, and
  * the command has no time to clean up.
@@ -11,9 +11,10 @@ import type { Report } from './takeover'
 const [LEAD_PART, LEAD_MOST] = [1 / 6, 1_000]
 
 /**
- * The time between two looks once the lock is about to be unsafe, in ms. leasehold may be slow, and
- * stop a moment later. If this is larger, the guard ends the command later; if it is smaller, the
- * guard takes more of a processor while the store is out of reach.
+ * The time between two looks once the lock is about to be unsafe, in ms. At the first look,
+ * leasehold may only be slow, and be stopped a moment later. If this is larger, the guard ends the
+ * command later; if it is smaller, the guard takes more of a processor while the store is out of
+ * reach.
  */
 const LOOK_EVERY = 100
 
@@ -29,7 +30,7 @@ export class GuardWatch {
     this.#report = report
   }
 
-  /** Takes the place of the last report. */
+  /** Replaces the last report. */
   renewed(report: Report): void {
     this.#report = report
     this.#hasExited = false
@@ -39,10 +40,7 @@ export class GuardWatch {
     return this.#report
   }
 
-  /**
-   * Returns how long to wait before the next look, in ms; `undefined` if there is nothing to look
-   * for before the next report.
-   */
+  /** Returns how long to wait before the next look, in ms; `undefined` without /proc. */
   pause(now: number): number | undefined {
     const { safe } = this.#report
     return safe === undefined ? undefined : Math.max(safe - this.#lead - now, LOOK_EVERY)
@@ -50,7 +48,7 @@ export class GuardWatch {
 
   /**
    * Returns whether the guard has to end the command. `isStopped` says whether leasehold is
-   * stopped, and `hasExited` whether the command's main process has ended, and not by a signal.
+   * stopped, and `hasExited` whether the command's main process has ended without a signal.
    */
   mustEnd(now: number, isStopped: () => boolean, hasExited: () => boolean): boolean {
     const { safe, isAsked } = this.#report

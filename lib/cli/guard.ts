@@ -6,12 +6,12 @@
 // another Node process (guard-main.ts) reads from a pipe whose other end only this process has. The
 // first lines say which command to end, and how to take the lock over (takeover.ts). A later line
 // says until when the lock is safe after a renewal, or that the command has ended. The end of the
-// file says that this process is gone. The command waits at a gate (gate.ts) until the guard has
+// input says that this process is gone. The command waits at a gate (gate.ts) until the guard has
 // answered that it watches. (A write that has ended is not enough: Bun reports the end before the
 // line is written.)
 //
-// The guard can be killed, too. Then leasehold starts another one at once. Until it watches, no
-// process would end the command.
+// The guard can be killed, too. Then leasehold starts another one at once. Until the new one
+// watches, no process would end the command.
 
 import type * as api from '../../index'
 import type { CommandId } from './command-id'
@@ -72,7 +72,7 @@ export class Guard {
   async watch(held: Held, lease: api.Lease, command: CommandId): Promise<boolean> {
     this.#watched = { takeover: { ...held, command }, lease }
     try {
-      // The wait for the lock may have been long.
+      // The guard may have ended during the wait for the lock.
       if (this.#process.isGone) this.#process = this.#start()
     } catch {
       return false
@@ -82,7 +82,7 @@ export class Guard {
 
   async #begin(process: GuardProcess, watched: Watched): Promise<boolean> {
     const watches = process.begin(`${encode(watched.takeover)} ${this.#report(watched)}`)
-    // Until the guard watches, nobody else continues it if it is stopped.
+    // Until the guard watches, no report continues it if it is stopped.
     const timer = setInterval(() => process.continue(), CONTINUE_EVERY)
     process.gone.then(async () => (await watches) && this.#replace(process))
     try {
@@ -114,8 +114,8 @@ export class Guard {
   }
 
   /**
-   * Reports that this process asked the command to end, or passed on a signal that does. Does not
-   * wait for the answer to the last report: this process may be stopped by then.
+   * Reports that the command was asked to end, by this process or by a signal that it passed on.
+   * Does not wait for the answer to the last report: this process may be stopped by then.
    */
   asked(): void {
     if (this.#isAsked) return
@@ -144,7 +144,8 @@ interface Watched {
 }
 
 /**
- * Starts the guard of a command; `file` is its program, and `options` are those of the client.
+ * Starts the guard of a command. `file` is the command's program, and `options` are those of the
+ * client.
  * Returns `undefined` on Windows, where signals and process groups work differently.
  *
  * @throws {CliError} if the system can't start it.

@@ -43,8 +43,8 @@ export function isStopped(pid: number): boolean {
 }
 
 /**
- * Returns whether a process has ended, and not by a signal, and is yet to be reaped; false if /proc
- * does not show it.
+ * Returns true if a process has ended without a signal, and has not been reaped. Returns false if
+ * /proc does not show it.
  */
 export function hasExited(pid: number): boolean {
   try {

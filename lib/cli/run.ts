@@ -111,7 +111,7 @@ command. 71: the guard could not be started, or has ended. 64: wrong usage. 126:
       if (lease === null) return Exit.Busy
       end = await runWith(lease, settings, renewals, signals, guard)
     } finally {
-      // Its open pipe would keep this process alive.
+      // The guard's open pipe would keep this process alive.
       guard?.dismiss()
       await locks?.close()
       // An error is printed after these messages.

@@ -10,8 +10,8 @@ const VARIABLE = /^\s*[A-Za-z_]\w*=/
 export const isVariable = (file: string): boolean => VARIABLE.test(file)
 
 /**
- * Returns the program in quotes, without the login of a URL, and up to the first blank or `=`. A
- * whole command line in one word, or the value of a variable or an option, may be a password.
+ * Returns the program in quotes, without the login and the secrets of a URL, and up to the first
+ * blank or `=`. Behind that, a whole command line, a variable or an option may have a password.
  */
 export function shownProgram(file: string): string {
   const whole = keyWithoutSecrets(file.trim())

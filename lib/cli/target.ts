@@ -57,7 +57,7 @@ export class Target {
 
   /**
    * Calls `isLate` often during a look, which blocks the event loop. As soon as it returns true,
-   * kills what is known, and from then on each process as soon as it is found.
+   * kills the known processes, and from then on each process as soon as the look finds it.
    */
   constructor(command: CommandId, isLate: () => boolean = () => false) {
     this.#command = command

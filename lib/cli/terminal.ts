@@ -46,7 +46,7 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   return [paint('bold', line(head)), ...rows.map(line)].join('\n')
 }
 
-/** Matches the text of a line, behind the code of {@link paint} and in front of its end. */
+/** Matches the text of a line between the codes of {@link paint}. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the codes begin with one
 const TEXT = /(?<=^(?:\u001b\[\d+m)?)[^\u001b]+/
 
