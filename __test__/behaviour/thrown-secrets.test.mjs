@@ -9,7 +9,7 @@ import { warningsOf } from '../support/warnings.mjs'
 
 const SECRET = 'hunter2'
 
-/** Returns the warning that the work of a worker causes when it throws `thrown`. */
+/** Returns the warning about work under a lock that fails with `thrown`. */
 async function warningOf(t, thrown) {
   const warnings = warningsOf(t, 'LEASEHOLD_UNHEARD_ERROR')
   const locks = createLockClient('memory:thrown-secrets')

@@ -21,8 +21,8 @@ export function printableJson(value: unknown): string {
 }
 
 /**
- * Returns a key as messages show it: quoted, on one line, without the login of a URL and
- * the secrets in its query, and of at most 80 characters.
+ * Returns a key as messages show it: quoted, on one line, without the login of a URL and the
+ * secrets in its query, and of at most 80 characters.
  */
 export function quote(key: string): string {
   // Look for secrets first: a cut could remove the `@` that shows where a password is.

@@ -1,5 +1,5 @@
-// Hides the passwords of URLs, in text of other code, such as an error that a user's work throws,
-// and in names that users choose. Errors of this library have none.
+// Hides the passwords of URLs in names that users choose, and in text of other code, such as an
+// error that a user's work throws. Errors of this library have no passwords.
 
 /**
  * The most characters of a text that are looked at; the rest is left out. If this is larger, a huge
@@ -60,7 +60,7 @@ export const keyWithoutSecrets = (key: string): string => withoutSecrets(keyWith
 /** Returns a text of other code without the logins of URLs, and the secrets in their queries. */
 export function withoutLogins(text: string): string {
   if (text.length <= MOST) return wholeWithoutLogins(text)
-  // The end may be inside a login. With an `@`, it is a login as others.
+  // The text may be cut inside a login, which matches only with an `@` behind it.
   return wholeWithoutLogins(`${text.slice(0, MOST)}@`).replace(/@$/, '')
 }
 
@@ -71,7 +71,7 @@ function wholeWithoutLogins(text: string): string {
   return withoutSecrets(hidden, VALUE_IN_TEXT)
 }
 
-/** Hides what matches in front of the last `@`. See {@link UNTIL_AT} for the reason. */
+/** Hides matches up to the last `@` only. See {@link UNTIL_AT} for the reason. */
 function hideUntilAt(text: string, pattern: RegExp): string {
   const end = text.lastIndexOf('@') + 1
   return text.slice(0, end).replace(pattern, '…@') + text.slice(end)

@@ -9,8 +9,8 @@ import type { Cron } from './cron'
 /** The code of the warning: see docs/cron.md. */
 const CODE = 'LEASEHOLD_SCHEDULE_PATTERNS'
 /**
- * How many of the next ticks of two patterns are compared, and how many weeks have one more tick
- * that is compared: the ticks of two time zones may differ in summer only. If these are larger, the
+ * The number of next ticks that are compared, and the number of weeks in each of which one more
+ * tick is compared: the ticks of two time zones may differ in summer only. If these are larger, the
  * second schedule takes longer to begin; if they are smaller, more differences go unnoticed.
  */
 const [NEXT_TICKS, WEEKS] = [10, 52]
@@ -47,7 +47,7 @@ export function notePattern(pattern: SchedulePattern): void {
   jobs.set(id, job)
   const [first] = job.patterns
   if (first !== undefined && !job.hasWarned) {
-    // Without a warning, all earlier patterns have the same ticks.
+    // There was no warning, so all earlier patterns have the same ticks.
     const isKnown = [...job.patterns].some((earlier) => isSpelledLike(earlier, pattern))
     job.hasWarned = !isKnown && !haveSameTicks(first, pattern)
     if (job.hasWarned) warn(first, pattern)

@@ -18,9 +18,10 @@ export interface ScheduleSettings {
   readonly overlap: boolean
   readonly catchUp: number
   /**
-   * How long the store remembers a tick, in ms: 1.5 times the option `keep`. A process whose clock
-   * is late by less than `keep` asks for a tick for at most `catchUp`, which is at most half of
-   * `keep`. If this is smaller, the store may forget the tick meanwhile, and the tick runs again.
+   * How long the store remembers a tick, in ms: 1.5 times the option `keep`, up to `MAX_MS`. A
+   * process whose clock is late by less than `keep` asks for a tick for at most `catchUp`, which is
+   * at most half of `keep`. If this is smaller, the store may forget the tick meanwhile, and the
+   * tick runs again.
    */
   readonly keptFor: number
   readonly ttl: number
