@@ -121,7 +121,7 @@ fn describe_error(error: &StoreError) -> String {
 /// Returns what is known of the loss of a lease, as JSON: `{ late, failure }`. Returns `None` if
 /// both are missing.
 ///
-/// `late` is how many ms after the lease's end the JavaScript thread has noticed the loss.
+/// `late` is how many ms after the lease's end the JavaScript thread noticed the loss.
 /// `failure` is how the last renewal failed, if it did: `{ ago, error, text }`. `ago` is in ms
 /// before now, or before the lease's end. `error` and `text` are as in a record.
 pub fn describe_loss(lease: &KnownLease) -> Option<String> {

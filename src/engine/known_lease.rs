@@ -47,8 +47,8 @@ impl KnownLease {
         phase
     }
 
-    /// Returns how long after the deadline the JavaScript thread has noticed the loss; zero if that
-    /// was before, or if the lease is not lost.
+    /// Returns how long after the deadline the JavaScript thread noticed the loss; zero if that was
+    /// before, or has not happened.
     pub fn noticed_late(&self) -> Duration {
         self.noticed_at.get().map_or(Duration::ZERO, |at| at.since(self.deadline()))
     }

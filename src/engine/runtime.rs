@@ -37,7 +37,7 @@ mod tests {
 
     /// How often the test waits for a timer or a socket.
     const ROUNDS: usize = 20;
-    /// How long a timer runs, and how long a task keeps the thread so that the timer is over.
+    /// How long a timer runs. A task keeps the thread for three times as long.
     const MS: Duration = Duration::from_millis(1);
 
     /// Says what a task waits for.

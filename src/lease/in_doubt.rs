@@ -53,7 +53,7 @@ impl InDoubt {
     }
 
     /// Forgets `token`, which is being released. If it was in doubt, it has to be released more
-    /// than once: then this returns how long a lease lives that it may still get.
+    /// than once: then this returns how long the lease lives that the token may still get.
     pub fn settle(&mut self, now: Instant, token: Token) -> Option<Duration> {
         // Nearly always no token is in doubt.
         if self.is_empty() {

@@ -14,9 +14,9 @@ use crate::{About, shape_of};
 
 /// The simulation has to find each mutant within this number of schedules.
 const MOST_SEEDS: u64 = 5_000;
-/// A variant that is found later than with this seed has to stand in [`seed_of_rare`]. If this is
-/// larger, a table that nobody keeps up costs more: a search for one variant took as long as all
-/// others together.
+/// A variant that is first found with this seed or a later one has to stand in [`seed_of_rare`]. If
+/// this is larger, more variants may be missing there, and a search for one took as long as all
+/// others together. If it is smaller, the table is longer.
 const RARE_FROM: u64 = 100;
 
 /// What the simulation has to find.

@@ -338,7 +338,7 @@ fn rounded_down(timeout: Duration) -> Duration {
 
 /// Returns the error of an adoption that got no turn in time.
 pub fn no_turn() -> StoreError {
-    let message = "no quorum: too many adoptions of this client were under way, and this one did not get its turn \
+    let message = "no quorum: too many adoptions of this process were under way, and this one did not get its turn \
                    in time; adopt fewer tickets at the same time";
     StoreError::not_done(StoreErrorKind::TimedOut, message)
 }

@@ -1,9 +1,9 @@
 //! Keeps the attempts to adopt leases over a quorum, and finds them by their adopter and by the
 //! time at which they have something to do. Pure.
 //!
-//! A client may run thousands of adoptions at the same time. The coordinator asks for the next time
-//! after each answer, and for the attempts of an adopter when a lease ends. A search of all
-//! attempts would take so long that the adoptions time out.
+//! A process may run thousands of adoptions at the same time. The coordinator asks for the next
+//! time after each answer, and for the attempts of an adopter when a lease ends. If it searched all
+//! attempts, the adoptions would time out.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -103,19 +103,19 @@ impl Adoptions {
         None
     }
 
-    /// Returns all attempts in the order in which they began.
+    /// Returns all attempts in the order in which they came.
     pub fn ids(&self) -> Vec<u64> {
         let mut ids: Vec<u64> = self.attempts.keys().copied().collect();
         ids.sort_unstable();
         ids
     }
 
-    /// Returns the attempts of `adopter` in the order in which they began.
+    /// Returns the attempts of `adopter` in the order in which they came.
     pub fn of_adopter(&self, adopter: Token) -> Vec<u64> {
         self.by_adopter.get(&adopter).cloned().unwrap_or_default()
     }
 
-    /// Returns the attempts that have something to do at `now`, in the order in which they began.
+    /// Returns the attempts that have something to do at `now`, in the order in which they came.
     pub fn due(&self, now: Instant) -> Vec<u64> {
         let mut due: Vec<u64> = self.wakes.range(..=(now, u64::MAX)).map(|(_, id)| *id).collect();
         due.sort_unstable();

@@ -33,7 +33,7 @@ impl PendingReleases {
         Self { nodes: (0..nodes).map(|_| NodeReleases::default()).collect() }
     }
 
-    /// Notes that `node` may still grant something to `token`: a lease that lives for `life`.
+    /// Notes that `node` may still grant `token` a lease, which then lives for `life`.
     pub fn set_in_doubt(&mut self, now: Instant, node: usize, token: Token, life: Duration) {
         self.nodes[node].in_doubt.add(now, token, life);
     }

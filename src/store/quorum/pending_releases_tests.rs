@@ -47,7 +47,7 @@ fn a_release_that_failed_is_sent_again_and_then_forgotten() {
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (1, Some(at(50))));
     assert_eq!(pending_releases.due(at(49)), []);
     assert_eq!(pending_releases.due(at(50)), [(2, vec![release_of(token)])]);
-    assert_eq!((pending_releases.len(), pending_releases.next_wake()), (1, None), "it is being paid, once");
+    assert_eq!((pending_releases.len(), pending_releases.next_wake()), (1, None), "it is in flight, once");
     assert_eq!(pending_releases.due(at(10_000)), []);
     pending_releases.answered(at(60), 2, &[done()], 1.0);
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (0, None));

@@ -33,8 +33,8 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 /// if it is larger, the error comes later.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// The bytes of a connection's buffer. The client reads past it, if it has room for as many bytes
-/// itself. If this is larger, many connections take more memory that is not counted; if it is
+/// The size of a connection's buffer in bytes. A read with room for as many bytes bypasses the
+/// buffer. If this is larger, many connections take more memory that is not counted; if it is
 /// smaller, the client reads the replies to a handshake in more pieces.
 const BUFFER: usize = 4 << 10;
 

@@ -3,7 +3,7 @@
 //! redis-rs keeps replies until the last one of a pipeline is there, and messages until the client
 //! takes them. [`MeteredStream`] sits between the socket and redis-rs and scans what arrives. If
 //! the server exceeds a limit, reading fails and the connection ends. The connections of a store
-//! share its [`budget`](super::budget), and take turns to read.
+//! share its [`budget`](super::budget) and its turn to read.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};

@@ -22,8 +22,9 @@
 //!   attempt between batches;
 //! - [`handshake`]: exchanges the first commands;
 //! - [`metered_stream`]: limits the memory that a server makes the client use; [`reply_scanner`]
-//!   measures it, and [`budget`] counts it for all connections of a store, which take turns to read
-//!   ([`read_turn`]), as do all stores that have much to read ([`turn_schedule`]);
+//!   measures it, and [`budget`] counts it for all connections of a store;
+//! - [`read_turn`]: when the connections of a store read, and [`turn_schedule`]: when the stores
+//!   with much to read have their turns;
 //! - [`link`]: the connection in use, and when to give it up, and [`disconnect`]: the errors of
 //!   requests that got no reply;
 //! - [`notices`]: reads the messages that a server pushes;

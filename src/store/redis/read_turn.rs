@@ -2,8 +2,8 @@
 //!
 //! A server that sends without end, over one connection or over a thousand, keeps the thread busy.
 //! A renewal at another store takes several steps, each of which would wait until all of these
-//! connections have read. So they take turns: after [`MOST_TIME_IN_A_ROW`], all of them pause,
-//! until the [`TurnSchedule`] of all stores gives them another turn.
+//! connections have read. So they share one turn: after [`MOST_TIME_IN_A_ROW`], all of them pause
+//! until the [`TurnSchedule`] of all stores gives them the next turn.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -33,7 +33,7 @@ pub struct ReadTurn {
     /// How long the connections had read at `counted_at`, minus the time in which none has read.
     spent: Duration,
     counted_at: Instant,
-    /// When the next turn begins, from when the connections have used up their turn.
+    /// When the next turn begins; `None` until the connections have used up their turn.
     over_until: Option<Instant>,
     /// The connections that wait for the next turn, the first one in front. While the turn is over,
     /// the first one waits for a timer. Otherwise, it has been woken, and wakes the next one when

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When the stores of a thread read again.
+/// Decides when the stores of a thread read again.
 #[derive(Debug, Default)]
 pub struct TurnSchedule {
     /// The end of the last turn that was given, and of its pause.
@@ -16,7 +16,7 @@ pub struct TurnSchedule {
 }
 
 impl TurnSchedule {
-    /// Returns when a store may read again that has read for `spent` until `now`. Assumes that its
+    /// Returns when a store that has read for `spent` until `now` may read again. Assumes that its
     /// next turn takes as long, and leaves a pause of the same length after it.
     pub fn next_turn(&mut self, now: Instant, spent: Duration) -> Instant {
         let own = now + spent;

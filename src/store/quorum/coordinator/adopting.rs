@@ -9,10 +9,10 @@
 //! request may take belongs to a dead adopter, or to an adopter that can't reach the node. Other
 //! adopters take such a claim over.
 //!
-//! A client may begin thousands of adoptions at once. If all of them asked the nodes, a busy
+//! A process may begin thousands of adoptions at once. If all of them asked the nodes, a busy
 //! machine would not answer most of them in time. They would give back what they have claimed and
-//! begin again, which makes the machine busier. So only some of them ask the nodes, and the others
-//! wait for their [turn](super::super::adoptions::Adoptions::take_turn).
+//! begin again, which would make the machine busier. So only some of them ask the nodes, and the
+//! others wait for their [turn](super::super::adoptions::Adoptions::take_turn).
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ const STALE: f64 = 1.5;
 
 impl Coordinator {
     /// Begins the adoption `request` when it is its turn, and answers it by `deadline`. It waits
-    /// for at most half of that time: the other half is for the answers of the nodes.
+    /// for at most half of the time until then: the other half is for the answers of the nodes.
     pub(super) fn adopt(
         &mut self,
         now: Instant,

@@ -35,7 +35,7 @@ pub(super) struct NodeReleases {
     failures: u32,
     /// When the node may be asked again after a failure.
     rests_until: Option<Instant>,
-    /// The tokens to which the node may still grant something.
+    /// The tokens to which the node may still grant a lease.
     pub(super) in_doubt: InDoubt,
 }
 
@@ -45,7 +45,7 @@ impl NodeReleases {
     }
 
     /// Notes that the token of `release` is being released. Returns true if the node may still
-    /// grant something to the token. Then `release` gets the life of that lease.
+    /// grant the token a lease. Then `release` gets the life of that lease.
     pub(super) fn settle_doubt(&mut self, now: Instant, release: &mut TokenChange) -> bool {
         let life = self.in_doubt.settle(now, release.token);
         release.life = release.life.max(life);

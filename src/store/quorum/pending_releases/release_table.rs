@@ -92,7 +92,7 @@ impl ReleaseTable {
         self.take(token).map(|entry| entry.pending)
     }
 
-    /// Removes the pending release that ends first, unless its request is in flight.
+    /// Removes the pending release that ends first, of those that are not in flight.
     pub(super) fn remove_first_end(&mut self) {
         if let Some(token) = self.by_end.first_key_value().map(|(_, token)| *token) {
             self.take(token);
