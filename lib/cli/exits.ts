@@ -21,7 +21,7 @@ export const Exit = {
   Unavailable: 69,
   /** The lease was lost while the command ran (EX_SOFTWARE). */
   Lost: 70,
-  /** The guard of the command could not be started, or has ended (EX_OSERR). */
+  /** The guard could not be started, or ended before it watched the command (EX_OSERR). */
   System: 71,
   /** Another holder has the lock: try again later (EX_TEMPFAIL). */
   Busy: 75,

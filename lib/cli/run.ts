@@ -58,12 +58,12 @@ command the same way; leasehold holds the lock until the command has ended.
 If leasehold itself is killed with SIGKILL, a guard stops the command the same way. The guard keeps the lock
 held until the command has ended. If the command has not begun, it never runs. If the guard is killed at the same
 time, the lock is free after its --ttl, on every store. On Linux, the guard also stops the command if leasehold
-is stopped (SIGSTOP, Ctrl-Z) until a third of the --ttl is left.
+is stopped (SIGSTOP, Ctrl-Z) until little more than a third of the --ttl is left.
 
 Exit code: that of the command, or the end by the same signal. 75: another holder has the lock. 69: the
 store is unavailable. 70: the lock was lost, or held for --max-hold, and leasehold or its guard stopped the
-command. 71: the guard could not be started, or has ended. 64: wrong usage. 126: the command can't be run.
-127: there is no such command.`,
+command. 71: the guard could not be started, or ended before it watched the command. 64: wrong usage. 126: the
+command can't be run. 127: there is no such command.`,
   examples: [
     'leasehold run nightly --try --quiet -- ./backup.sh   # from cron on every machine: one does it',
     'leasehold run deploy:web --wait 10m -- make deploy   # one deploy at a time',
@@ -80,7 +80,7 @@ command. 71: the guard could not be started, or has ended. 64: wrong usage. 126:
     ttl: {
       type: 'string',
       value: 'TIME',
-      help: 'how long the lock stays held if its machine is gone, or leasehold and its guard. Default 10s',
+      help: 'how long the lock stays held if its machine fails, or leasehold and its guard are killed. Default 10s',
     },
     'max-hold': { type: 'string', value: 'TIME', help: 'stop the command when it has held the lock for TIME' },
     grace: {
