@@ -1,7 +1,8 @@
 //! The store contract: what every place where leases live has to promise.
 //!
 //! A store grants, renews and ends leases, in batches. The engine is its only caller, on one
-//! thread, so a store needs no locks of its own. It must never block that thread.
+//! thread, so a store needs no locks of its own. It must never block that thread. *Adding a store*
+//! in `CONTRIBUTING.md` lists what else a new kind of store needs.
 //!
 //! A key is not empty, and it is not a side key: a name under which a Redis store keeps data of
 //! another lock (see [`names`]). The TypeScript layer refuses such keys for every store, so that a
