@@ -54,7 +54,7 @@ async function main(): Promise<void> {
     // Connect now. Nothing depends on the answer.
     locks?.inspect(takeover.ticket.key).catch(() => {})
     answer('watching')
-    if (await mustEnd(next, watch, takeover)) await endCommand(locks, takeover, safeUntil(watch, takeover))
+    if (await watchUntilEnd(next, watch, takeover)) await endCommand(locks, takeover, safeUntil(watch, takeover))
   } finally {
     await locks?.close()
     // A stopped leasehold keeps the pipe open.
@@ -78,10 +78,10 @@ function clientOf(options: api.LockClientOptions): LockClient | undefined {
 }
 
 /**
- * Resolves with true when leasehold is gone, or is stopped for too long, and with false when the
- * command has ended. `next` resolves with the next line.
+ * Watches until leasehold is gone, or is stopped for too long, or the command has ended. Resolves
+ * with whether the command must end. `next` resolves with the next line.
  */
-async function mustEnd(next: () => Promise<string>, watch: GuardWatch, { command }: Takeover): Promise<boolean> {
+async function watchUntilEnd(next: () => Promise<string>, watch: GuardWatch, { command }: Takeover): Promise<boolean> {
   for (let line = next(); ; ) {
     const timer = new AbortController()
     const heard = await Promise.race([line, untilLook(watch, timer.signal)])

@@ -42,7 +42,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   #fence = 0
   #token = ''
   /** Whether the caller has got the lease. */
-  #isHandedOver = false
+  #callerHasIt = false
   readonly #settlement: Settlement
   #released: Promise<boolean> | undefined
   #renewals: Renewals | undefined
@@ -182,7 +182,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     const release = held && (this.#trace?.release(() => this.#sendRelease()) ?? this.#sendRelease())
     this.#released = release || Promise.resolve(false)
     // Call the observer last: it may run code of the user, which must see the lease as released.
-    if (held && this.#isHandedOver) callListener(() => this.#observer?.released(this))
+    if (held && this.#callerHasIt) callListener(() => this.#observer?.released(this))
     return this.#released
   }
 
@@ -239,7 +239,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   }
 
   [letExpire](): void {
-    if (this.#isOverdue || this.#refreshPhase() !== Phase.Held || !this.#isHandedOver) return
+    if (this.#isOverdue || this.#refreshPhase() !== Phase.Held || !this.#callerHasIt) return
     const error = this.#reportedLoss(() => this.#lossError(Phase.Closed))
     this.#isOverdue = true
     bridge.stopRenewing(this.#slot)
@@ -281,7 +281,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
         if (this.#released !== undefined) break
         // If the lease was lost while this thread was blocked, the caller must not start work.
         if (this.#phase === Phase.Held && this.#owner.isDrained) this.#giveUp(() => closedError(this.#key))
-        else if (this.#phase === Phase.Held) this.#handOver()
+        else if (this.#phase === Phase.Held) this.#giveToCaller()
         else this.#settlement.reject(() => (this.#phase === Phase.Closed ? closedError(this.#key) : this.#endError()))
         break
       case RecordKind.Released:
@@ -362,18 +362,18 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   }
 
   [endAdoption](client: number): void {
-    const isUnsettled = this.#phase <= Phase.Held && !this.#isHandedOver
+    const isUnsettled = this.#phase <= Phase.Held && !this.#callerHasIt
     if (this.#isAdoption && isUnsettled && this.#owner.id === client) this.#giveUp(() => closedError(this.#key))
   }
 
-  #handOver(): void {
-    this.#isHandedOver = true
+  #giveToCaller(): void {
+    this.#callerHasIt = true
     this.#settlement.resolve(this)
   }
 
   #reportLoss(): void {
     // The acquire has rejected, or the caller has given up, so no code knows of this lease.
-    if (!this.#isHandedOver) return
+    if (!this.#callerHasIt) return
     this.#trace?.lost(this.#reportedLoss())
     if (!this.#loss?.isWatched && this.#observer === undefined && !this.#owner.hasLossListener()) return
     const error = this.#reportedLoss()

@@ -22,7 +22,7 @@ export class MultiLease implements api.MultiLease, Abortable {
   #leases: readonly Lease[] = []
   #fences: Readonly<Record<string, number>> = {}
   /** Whether the caller has got the leases. */
-  #isHandedOver = false
+  #callerHasThem = false
   /** Ends the wait for the next key when the call has failed or was aborted. */
   readonly #waiting = new AbortController()
   #loss: api.LockLostError | undefined
@@ -54,7 +54,7 @@ export class MultiLease implements api.MultiLease, Abortable {
     const leases: Lease[] = []
     try {
       const all = await multi.#collect(request, leases, busy)
-      if (all) return multi.#handOver(leases)
+      if (all) return multi.#giveToCaller(leases)
       await releaseAll(owner, leases)
       return null
     } catch (error) {
@@ -96,10 +96,10 @@ export class MultiLease implements api.MultiLease, Abortable {
     return true
   }
 
-  #handOver(leases: readonly Lease[]): this {
+  #giveToCaller(leases: readonly Lease[]): this {
     this.#leases = Object.freeze(leases)
     this.#fences = Object.freeze(Object.fromEntries(leases.map(({ key, fence }) => [key, fence])))
-    this.#isHandedOver = true
+    this.#callerHasThem = true
     return this
   }
 
@@ -118,8 +118,8 @@ export class MultiLease implements api.MultiLease, Abortable {
       },
       hasLossListener: () => true,
       lost: (lease, error) => {
-        // A lease that was not handed over reports no loss, as with a single lease.
-        const told = this.#isHandedOver
+        // Leases that the caller does not have report no loss, as with a single lease.
+        const told = this.#callerHasThem
         this.#lose(error)
         if (told) owner.lost(lease, error)
       },

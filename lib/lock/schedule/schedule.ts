@@ -179,7 +179,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
       signal,
       // A process that stops while it waits for its turn gives the tick back, so a short lease does
       // not count as taken. That process may have a longer ttl than this one, but mostly not one
-      // above half of the option `keep`.
+      // above half of the option `keep`. `keptFor` is 1.5 times that option.
       ...(overlap ? {} : { keptAbove: Math.max(ttl, keptFor / 3) }),
       // Errors of the job do not get here: a failure means that the job was not begun.
       onFailure: 'forget' as const,
