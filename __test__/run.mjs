@@ -35,7 +35,7 @@ import { integrationTests, programsIn, SIMULATION, unitsAnd } from './support/ru
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const HERE = join(ROOT, '__test__')
 const PARTS = ['behaviour', 'worker', 'http', 'package', 'process', 'browser', 'chaos']
-/** The parts that run while no other tests run. */
+/** The parts that do not run at the same time as other parts. The lists below name exceptions. */
 const ALONE = ['process', 'browser', 'chaos']
 /**
  * The files of these parts that mostly wait for grace periods, drains and ttls, and measure
@@ -281,8 +281,8 @@ async function stepOfNode(what, files, most, options) {
   await step(title, process.execPath, ['--test', ...words, ...files], { ...options, failures })
 }
 
-// Tests that measure time, count turns or break servers run one file at a time: on a machine of two
-// cores, their servers and children run at the same time. All other tests mostly wait.
+// Tests that measure time or count turns run one file at a time: on a machine of two cores, their
+// servers and children run at the same time. Two that break servers do. All others mostly wait.
 const sharing = files.filter((file) => !isIn(ALONE)(file))
 const isLong = isIn(LONG_FILES)
 const long = sharing.every(isLong) ? [] : files.filter(isLong)

@@ -8,8 +8,9 @@
 //! - [`store`]: the contract that every store keeps, and the stores.
 //! - [`engine`]: the one background thread. Its rules are a pure state machine ([`engine::core`])
 //!   that gets events and the time. The driver around it talks to stores and wakes JavaScript.
-//! - [`mutants`]: mistakes that the simulation has to find. No build for use has them.
-//! - `fuzzing`: runs tests on arbitrary input; in unit tests only.
+//! - [`mutants`]: deliberate mistakes, which the simulation has to find. No published build has
+//!   them.
+//! - `fuzzing`: runs unit tests on arbitrary input. It exists only in tests.
 //! - [`binding`]: the only module that uses `napi`. It translates, and decides nothing.
 //!
 //! The TypeScript half starts at `lib/index.ts`. It turns the binding's reports into promises,

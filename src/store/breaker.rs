@@ -137,9 +137,10 @@ pub struct Breaker {
     state: BreakerState,
     /// The rounds of failures since the last answer, probes included.
     failures: u32,
-    /// When the first round began, and when the first request of the last round failed.
+    /// When the first request of the first round was sent.
     first: Option<Instant>,
-    round: Option<Instant>,
+    /// When the last round ended: its first request failed then.
+    round_ended: Option<Instant>,
     error: Option<StoreError>,
     /// When the next probe is due.
     probe_at: Option<Instant>,
@@ -156,7 +157,7 @@ impl Breaker {
             state: BreakerState::Closed,
             failures: 0,
             first: None,
-            round: None,
+            round_ended: None,
             error: None,
             probe_at: None,
             probes: 0,
@@ -265,11 +266,12 @@ impl Breaker {
         if error.kind == StoreErrorKind::TimedOut && timeout < self.limits.patience && !probe {
             return false;
         }
-        // A request that was under way when the round ended belongs to that round and does not
-        // prolong it. Otherwise, requests that overlap would be one round for ever.
-        if probe || self.round.is_none_or(|ended| began >= ended) {
+        // A round ends when its first request fails. The other requests that are under way then
+        // belong to it. Their failures do not prolong it: otherwise, requests that overlap would be
+        // one round for ever.
+        if probe || self.round_ended.is_none_or(|ended| began >= ended) {
             self.failures = self.failures.saturating_add(1);
-            self.round = Some(now);
+            self.round_ended = Some(now);
         }
         let first = *self.first.get_or_insert(began);
         self.error = Some(error.clone());

@@ -156,9 +156,9 @@ impl StoreSpec {
         }
     }
 
-    /// Returns a string that is equal for two specifications if and only if they name the same
-    /// store in the same way. So both hide the same passwords, and clients of both may share
-    /// connections. Does not use the file system, which may hang. Not for printing.
+    /// Returns a string that is the same for all specifications that name the same store in the
+    /// same way, and for no others. Clients whose strings are the same hide the same passwords, so
+    /// they may share connections. Does not use the file system, which may hang. Not for printing.
     pub fn identity(&self) -> String {
         match self {
             Self::Memory(name) => format!("memory:{name}"),

@@ -53,8 +53,8 @@ pub struct Refusals {
 #[derive(Debug, Default)]
 struct Refused {
     rounds: u32,
-    /// When the first acquire of the last round was refused.
-    round: Option<Instant>,
+    /// When the last round ended: its first acquire was refused then.
+    round_ended: Option<Instant>,
     /// When the last acquire was refused.
     last: Option<Instant>,
     /// True if an acquire was accepted since the last refusal.
@@ -66,9 +66,9 @@ impl Refusals {
     /// last refusal had another reason.
     pub fn add(&mut self, kind: Kind, began: Instant, reason: StoreErrorKind, now: Instant) -> bool {
         let refused = &mut self.of[kind as usize];
-        if refused.round.is_none_or(|ended| began >= ended) {
+        if refused.round_ended.is_none_or(|ended| began >= ended) {
             refused.rounds = refused.rounds.saturating_add(1);
-            refused.round = Some(now);
+            refused.round_ended = Some(now);
         }
         (refused.last, refused.accepted) = (Some(now), false);
         self.reason.replace(reason) != Some(reason)

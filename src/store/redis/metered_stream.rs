@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::budget::{ConnectionBudget, ROOM};
 use super::dial::Stream;
-use super::read_turn::{Permit, ReaderId};
+use super::read_turn::{MayRead, ReaderId};
 use super::reply_scanner::{Excess, MOST_DEPTH, MOST_LINE, MOST_STRING, ReplyScanner};
 use super::turn_schedule::TurnSchedule;
 
@@ -70,11 +70,11 @@ impl MeteredStream {
             if let Some((bytes, began)) = last_read {
                 SCHEDULE.with_borrow_mut(|schedule| turn.charge(bytes, began, now, schedule));
             }
-            let permit = turn.ask(self.reader, now, cx.waker());
+            let may_read = turn.ask(self.reader, now, cx.waker());
             drop(turn);
-            self.pause = match permit {
-                Permit::Now => return Poll::Ready(()),
-                Permit::After(pause) => Some(Box::pin(sleep(pause))),
+            self.pause = match may_read {
+                MayRead::Now => return Poll::Ready(()),
+                MayRead::After(pause) => Some(Box::pin(sleep(pause))),
             };
             if let Some(pause) = &mut self.pause {
                 ready!(pause.as_mut().poll(cx));

@@ -27,10 +27,11 @@ const MOST_TIME_PER_BYTE: Duration = Duration::from_micros(5);
 /// others for longer. If it is smaller, connections lose their places on a busy machine.
 const LONGEST_DELAY: Duration = Duration::from_millis(20);
 
-/// The turn of a store's connections to read.
+/// The turn in which a store's connections may read.
 #[derive(Debug)]
 pub struct ReadTurn {
-    /// How long the connections had read at `counted_at`, minus the time in which none has read.
+    /// How much of the turn was used up at `counted_at`. Grows while a connection reads, and falls
+    /// while none does.
     spent: Duration,
     counted_at: Instant,
     /// When the next turn begins; `None` until the connections have used up their turn.
@@ -49,7 +50,7 @@ pub type ReaderId = u64;
 
 /// Says when a connection may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Permit {
+pub enum MayRead {
     /// At once.
     Now,
     /// After this time, or when its waker is called. The connection has to ask again then.
@@ -82,13 +83,13 @@ impl ReadTurn {
 
     /// Returns when `reader` may read. If it has to wait, it has a place in the queue until it may
     /// read, leaves, or loses the place.
-    pub fn ask(&mut self, reader: ReaderId, now: Instant, waker: &Waker) -> Permit {
+    pub fn ask(&mut self, reader: ReaderId, now: Instant, waker: &Waker) -> MayRead {
         self.count_until(now);
         self.skip_first_if_late(reader, now);
         let place = self.place_of(reader);
         if self.over_until.is_none() && place.unwrap_or(self.waiting.len()) == 0 {
             self.leave(reader, now);
-            return Permit::Now;
+            return MayRead::Now;
         }
         let place = place.unwrap_or_else(|| {
             self.waiting.push_back((reader, waker.clone()));
@@ -96,7 +97,7 @@ impl ReadTurn {
         });
         self.waiting[place].1.clone_from(waker);
         let pause = self.over_until.map_or(Duration::ZERO, |next| next - now);
-        Permit::After(pause + LONGEST_DELAY.saturating_mul(u32::try_from(place).unwrap_or(u32::MAX)))
+        MayRead::After(pause + LONGEST_DELAY.saturating_mul(u32::try_from(place).unwrap_or(u32::MAX)))
     }
 
     /// Notes that a connection was busy with `bytes` bytes from `began` until `now`. If that ends

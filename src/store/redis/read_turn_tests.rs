@@ -11,8 +11,8 @@ const MS: Duration = Duration::from_millis(1);
 
 /// Returns the permit of a connection that waits behind `place` others, in a turn that is over for
 /// `pause`.
-fn behind(place: u32, pause: Duration) -> Permit {
-    Permit::After(pause + place * LONGEST_DELAY)
+fn behind(place: u32, pause: Duration) -> MayRead {
+    MayRead::After(pause + place * LONGEST_DELAY)
 }
 
 /// Counts how often a connection is woken.
@@ -45,7 +45,7 @@ impl World {
         Self { turn, schedule: TurnSchedule::default(), now, wakes }
     }
 
-    fn ask(&mut self, reader: usize) -> Permit {
+    fn ask(&mut self, reader: usize) -> MayRead {
         self.turn.ask(reader as ReaderId, self.now, &self.wakes[reader - 1].clone().into())
     }
 
@@ -63,16 +63,16 @@ impl World {
 #[test]
 fn connections_that_have_used_up_their_turn_together_pause_for_as_long() {
     let mut world = World::with(2);
-    assert_eq!(world.ask(1), Permit::Now);
+    assert_eq!(world.ask(1), MayRead::Now);
     world.read(KILOBYTE, MS);
-    assert_eq!(world.ask(2), Permit::Now);
+    assert_eq!(world.ask(2), MayRead::Now);
     world.read(KILOBYTE, MS);
     assert_eq!([world.ask(1), world.ask(2)], [behind(0, 2 * MS), behind(1, 2 * MS)]);
     world.now += MS;
     assert_eq!([world.ask(1), world.ask(2)], [behind(0, MS), behind(1, MS)]);
     world.now += MS;
     assert_eq!(world.wakes(), [0, 0]);
-    assert_eq!([world.ask(1), world.ask(2)], [Permit::Now; 2]);
+    assert_eq!([world.ask(1), world.ask(2)], [MayRead::Now; 2]);
     assert_eq!(world.wakes(), [0, 1]);
 }
 
@@ -81,7 +81,7 @@ fn connections_that_read_for_less_than_half_of_the_time_do_not_pause() {
     let mut world = World::with(2);
     for _ in 0..1000 {
         for reader in [1, 2] {
-            assert_eq!(world.ask(reader), Permit::Now);
+            assert_eq!(world.ask(reader), MayRead::Now);
             world.read(KILOBYTE, MS);
             world.now += MS;
         }
@@ -92,16 +92,16 @@ fn connections_that_read_for_less_than_half_of_the_time_do_not_pause() {
 fn connections_read_in_the_order_in_which_they_began_to_wait() {
     let mut world = World::with(3);
     world.read(KILOBYTE, 2 * MS);
-    assert_eq!(world.ask(2), Permit::After(2 * MS));
+    assert_eq!(world.ask(2), MayRead::After(2 * MS));
     assert_eq!([world.ask(3), world.ask(1)], [behind(1, 2 * MS), behind(2, 2 * MS)]);
     world.now += 2 * MS;
     let later = [behind(2, Duration::ZERO), behind(1, Duration::ZERO)];
     assert_eq!([world.ask(1), world.ask(3)], later, "the first one has not read");
-    assert_eq!(world.ask(2), Permit::Now);
+    assert_eq!(world.ask(2), MayRead::Now);
     assert_eq!(world.wakes(), [0, 0, 1]);
     assert_eq!(world.ask(2), behind(2, Duration::ZERO), "others wait");
-    assert_eq!(world.ask(3), Permit::Now);
-    assert_eq!([world.ask(1), world.ask(2)], [Permit::Now; 2]);
+    assert_eq!(world.ask(3), MayRead::Now);
+    assert_eq!([world.ask(1), world.ask(2)], [MayRead::Now; 2]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_connection_that_ends_wakes_the_next_one_if_it_was_the_first() {
     assert_eq!(world.wakes(), [0, 0, 0]);
     world.turn.leave(1, world.now);
     assert_eq!(world.wakes(), [0, 0, 1]);
-    assert_eq!(world.ask(3), Permit::After(2 * MS));
+    assert_eq!(world.ask(3), MayRead::After(2 * MS));
 }
 
 #[test]
@@ -124,11 +124,11 @@ fn the_time_that_few_bytes_cost_is_limited() {
     let mut world = World::with(1);
     for _ in 0..3 {
         world.read(100, Duration::from_secs(9));
-        assert_eq!(world.ask(1), Permit::Now);
+        assert_eq!(world.ask(1), MayRead::Now);
     }
     world.now += MOST_TIME_IN_A_ROW;
     world.read(KILOBYTE, Duration::from_secs(9));
-    assert_eq!(world.ask(1), Permit::After(MOST_TIME_PER_BYTE * 1024));
+    assert_eq!(world.ask(1), MayRead::After(MOST_TIME_PER_BYTE * 1024));
 }
 
 #[test]
@@ -136,15 +136,15 @@ fn the_next_connection_goes_on_if_the_first_one_does_not_take_its_turn() {
     let mut world = World::with(4);
     world.read(KILOBYTE, 2 * MS);
     for reader in 1..=4 {
-        assert_ne!(world.ask(reader), Permit::Now);
+        assert_ne!(world.ask(reader), MayRead::Now);
     }
     world.now += 2 * MS + LONGEST_DELAY - MS;
-    assert_ne!(world.ask(2), Permit::Now, "the first one still has time");
+    assert_ne!(world.ask(2), MayRead::Now, "the first one still has time");
     world.now += MS;
-    assert_eq!(world.ask(2), Permit::Now);
+    assert_eq!(world.ask(2), MayRead::Now);
     assert_eq!(world.wakes(), [0, 1, 1, 0]);
     // The third one does not take its turn either.
     world.now += LONGEST_DELAY;
-    assert_eq!(world.ask(4), Permit::Now);
-    assert_eq!([world.ask(1), world.ask(3)], [Permit::Now; 2], "they are no longer in the queue");
+    assert_eq!(world.ask(4), MayRead::Now);
+    assert_eq!([world.ask(1), world.ask(3)], [MayRead::Now; 2], "they are no longer in the queue");
 }

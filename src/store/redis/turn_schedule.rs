@@ -1,8 +1,8 @@
 //! Shares the engine's thread between the stores that have used up their turns to read. Pure.
 //!
-//! If each of them only paused for as long as it had read, two would keep the thread busy all the
-//! time. So they also take turns with each other. A store that reads for less than half of the time
-//! never comes here: it waits for no other store.
+//! If each of them only paused for as long as it had read, one could read while another one pauses,
+//! and two of them would keep the thread busy. So they also take turns with each other. A store
+//! that reads for less than half of the time never uses up its turn, and waits for no other store.
 
 use std::time::Duration;
 

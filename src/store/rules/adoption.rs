@@ -30,6 +30,7 @@ impl Lock {
         held.token = adopter;
         held.holder = with_note(holder, noted);
         let ends = context.now + limit(ttl, source, noted).as_duration();
+        // Neither a repeated request nor an adoption over a quorum may shorten the lease.
         held.ends = if is_passed && source.ends_ticket() { ends } else { held.ends.max(ends) };
         if let Source::Quorum(fence) = source {
             held.has_from(fence, 1);

@@ -6,7 +6,7 @@
 //! redis-rs. That connection repeats requests that may have been carried out, has no channel for
 //! each node, and does not tell from which node a message came.
 //!
-//! If a node has no part of a slot, or only a part, the node says so and does nothing. Then
+//! A node that does not have a slot, or has only a part of it, answers so and does nothing. Then
 //! the store sends the request to the right node. While a slot *moves* from one node to another,
 //! each of the two may have some keys of a lock. Leases are renewed, released and adopted at the
 //! node that has both the lock and its fence. A node that is still importing the slot grants no

@@ -22,9 +22,9 @@ local function publish(channel, words)
   return type(told) == 'table' and find(told.err, 'non local', 1, true) and 0 or told
 end
 
--- Returns true if the notice to the waiter may have a fence, and the waiter's client listens here.
--- A client that listens at a replica does not count, and its waiter does not get the lease. That
--- client gets the notice all the same, so the notice must have no fence.
+-- Returns true if the notice to the waiter may have a fence: the waiter's client listens at this
+-- server. If it listens at a replica, the server does not count it, and its waiter does not get the
+-- lease. The replica passes the notice on all the same, so this notice must have no fence.
 local function takes_fence(channel)
   if channel == NO_CHANNEL or channel == LOST_CHANNEL or sub(channel, -1) == NEEDS_REPLICAS then
     return false
