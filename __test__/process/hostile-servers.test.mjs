@@ -86,7 +86,7 @@ const ATTACKS = {
   'a push of values without end': [() => flood('>2000000000\r\n', '_\r\n', 134), /messages that take more than/],
   'a reply of values without end': [() => flood('*2000000000\r\n', '_\r\n', 134), /replies that take more than/],
   'a string without end': [() => flood('$99999999999\r\n', '0', 600), /string of more than/],
-  'a line without end': [() => flood('+', '0', 600), /line of more than/],
+  'a line without end': [() => flood('+', '0', 600), /line or an error of more than/],
   'a reply that is nested without end': [() => flood('', '*1\r\n', 40), /nested more than/],
   'lists of one value without end': [
     () => flood('*300000\r\n', '*1\r\n*1\r\n:1\r\n', 40),

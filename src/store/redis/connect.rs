@@ -249,7 +249,7 @@ impl HandshakeStep {
             // Do not show the server's text: it may repeat the login.
             (HandshakeStep::LogIn, kind)
                 if matches!(kind, StoreErrorKind::Internal | StoreErrorKind::Unsupported)
-                    || address.is_secret_in(&fault::text_of(error)) =>
+                    || fault::replacement(address, &fault::text_of(error)).is_some() =>
             {
                 let message = if error.details().unwrap_or_default().contains("without any password") {
                     format!(

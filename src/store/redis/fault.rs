@@ -11,6 +11,12 @@ use crate::store::{StoreError, StoreErrorKind};
 /// The most characters of a server's error that messages show. The errors of Redis servers have up
 /// to 150. If this is larger, a server could fill logs; if it is smaller, messages lose their end.
 const MOST_SAID: usize = 200;
+/// The most bytes of a text in which the client searches for passwords. The errors of Redis servers
+/// have less than 1 kB. If this is larger, a server that answers each request with a long error
+/// takes more of the engine's time; if it is smaller, messages do not show some errors.
+const MOST_SEARCHED: usize = 1 << 10;
+/// Messages show this text in place of a longer one.
+const TOO_LONG: &str = "a text of more than 1 kB";
 
 /// The ACL rights that a user needs, for messages.
 const RIGHTS: &str = "the user needs the keys ~PREFIX* and ~{* and the commands +set +get +getex +mget +del +type \
@@ -54,8 +60,9 @@ fn is_of_one_key(said: &str) -> bool {
 
 /// Returns the error for a server's reply that refuses a request or a group of requests.
 pub fn refused(address: &RedisAddress, error: &ServerError) -> StoreError {
-    let Words { said, broken_off } = words(error);
-    let shown = without_secrets(address, &text_of(error), &said);
+    let text = text_of(error);
+    let Words { said, broken_off } = words(&text);
+    let shown = without_secrets(address, &text, &said);
     let (kind, advice) = match said.split(' ').next().unwrap_or_default() {
         // The user may have the rights to other keys.
         _ if is_of_rights(&said) && is_of_one_key(&said) => (StoreErrorKind::Forbidden, RIGHTS.into()),
@@ -110,27 +117,36 @@ pub fn text_of(error: &ServerError) -> String {
     format!("{} {}", error.code(), error.details().unwrap_or_default())
 }
 
-/// Returns the server's error, escaped for messages. If it contains the password, returns a fixed
-/// text instead.
+/// Returns the server's error, escaped for messages. If it is long, or contains the password,
+/// returns a fixed text instead.
 pub fn said_by(address: &RedisAddress, error: &ServerError) -> String {
-    without_secrets(address, &text_of(error), &words(error).said).to_owned()
-}
-
-/// Returns `shown`, the short form of a server's `text`, or a fixed text if `text` contains the
-/// password. A hostile server may repeat the password anywhere. Searches the whole `text`, because
-/// `shown` may be cut in the middle of the password.
-pub fn without_secrets<'a>(address: &RedisAddress, text: &str, shown: &'a str) -> &'a str {
-    if address.is_secret_in(text) { "a text that contains the password" } else { shown }
-}
-
-fn words(error: &ServerError) -> Words {
-    const IN_SCRIPT: &str = "@user_script: ";
     let text = text_of(error);
+    without_secrets(address, &text, &words(&text).said).to_owned()
+}
+
+/// Returns `shown`, the short form of a server's `text`, or the text that [`replacement`] returns.
+pub fn without_secrets<'a>(address: &RedisAddress, text: &str, shown: &'a str) -> &'a str {
+    replacement(address, text).unwrap_or(shown)
+}
+
+/// Returns a fixed text for messages if they must not show any part of a server's `text`, because
+/// it is long or contains the password. A hostile server may repeat the password anywhere. The
+/// client searches the whole text or shows nothing of it: if it searched only the beginning, the
+/// password could lie across the end of that part.
+pub fn replacement(address: &RedisAddress, text: &str) -> Option<&'static str> {
+    if text.len() > MOST_SEARCHED {
+        return Some(TOO_LONG);
+    }
+    address.is_secret_in(text).then_some("a text that contains the password")
+}
+
+fn words(text: &str) -> Words {
+    const IN_SCRIPT: &str = "@user_script: ";
     // Redis 6.2 writes the place in the script before the error, and later versions write it after
     // the error: "@user_script: 29: -READONLY You can't …", "READONLY You can't … script: HASH, on
     // @user_script:29."
     let broken_off = text.contains("Error running script") || text.contains(" script: ");
-    let said = text.rfind(IN_SCRIPT).map_or(&text[..], |place| {
+    let said = text.rfind(IN_SCRIPT).map_or(text, |place| {
         text[place + IN_SCRIPT.len()..].trim_start_matches(|c: char| c.is_ascii_digit() || ": -".contains(c))
     });
     let ours = [", with args", " with args", " script: "].iter().filter_map(|mark| said.find(mark)).min();
@@ -221,6 +237,19 @@ mod tests {
         }
         let Ok(Value::ServerError(error)) = parse_redis_value(b"-ERR nothing secret\r\n") else { panic!() };
         assert_eq!(said_by(&address, &error), "ERR nothing secret");
+    }
+
+    #[test]
+    fn no_part_of_a_long_error_is_shown_or_searched() {
+        let address = RedisAddress::parse("redis://:S3cr3t-word@host", &Access::default()).unwrap();
+        for end in ["", "S3cr3t-word"] {
+            let said = format!("-NOPERM {}{end}\r\n", "x".repeat(1024));
+            let Ok(Value::ServerError(error)) = parse_redis_value(said.as_bytes()) else { panic!() };
+            assert_eq!(said_by(&address, &error), "a text of more than 1 kB");
+            let error = refused(&address, &error);
+            assert_eq!(error.kind, StoreErrorKind::Denied);
+            assert!(error.message.contains("refused (a text of more than 1 kB)"), "{}", error.message);
+        }
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl std::fmt::Display for Excess {
         match self {
             Self::Nonsense => write!(f, "bytes that are not the Redis protocol"),
             Self::Depth => write!(f, "a reply that is nested more than {MOST_DEPTH} levels deep"),
-            Self::Line => write!(f, "a line of more than {} kB", MOST_LINE >> 10),
+            Self::Line => write!(f, "a line or an error of more than {} kB", MOST_LINE >> 10),
             Self::String => write!(f, "a string of more than {} MB", MOST_STRING >> 20),
             Self::Replies => write!(f, "replies that take more than {} MB", ROOM.replies >> 20),
             Self::Pushes => write!(f, "unread messages that take more than {} MB", ROOM.pushes >> 20),

@@ -9,7 +9,7 @@
 //!
 //! - [`MOST_DEPTH`] levels: the replies of `CLUSTER SLOTS` and `inspect` have 4, `HELLO` has 5;
 //! - [`MOST_STRING`] bytes in a string: `INFO` has some 10 kB, keys and names have less;
-//! - [`MOST_LINE`] bytes in a line: errors have less than 1 kB;
+//! - [`MOST_LINE`] bytes in a line or an error: errors have less than 1 kB;
 //! - the room of a store, see [`budget`](super::budget). In a reply of `inspect`, a waiter
 //!   takes 350 bytes and a lock 1 kB. A key of a `SCAN` page takes 100 bytes and its length. A
 //!   range of `CLUSTER SLOTS` takes 600 bytes for each node.
@@ -18,8 +18,10 @@
 pub const MOST_DEPTH: usize = 16;
 /// The most bytes in a string.
 pub const MOST_STRING: u64 = 4 << 20;
-/// The most bytes in a line.
-pub const MOST_LINE: u32 = 64 << 10;
+/// The most bytes in a line, or in an error. If this is larger, a server that answers each request
+/// with a long error takes more of the engine's time; if it is smaller, the client may end
+/// connections to servers with long errors.
+pub const MOST_LINE: u32 = 4 << 10;
 
 /// The bytes that a parsed value takes in its list.
 const VALUE: u64 = 64;
@@ -44,7 +46,7 @@ pub enum Excess {
     Nonsense,
     /// Values are nested too deep.
     Depth,
-    /// A line is too long.
+    /// A line or an error is too long.
     Line,
     /// A string is too long.
     String,
@@ -130,7 +132,7 @@ impl ReplyScanner {
         Ok(())
     }
 
-    /// Returns the length, in bytes, of the longest string or line so far. The buffer of the
+    /// Returns the length, in bytes, of the longest string so far. The buffer of the
     /// connection is at least as long.
     pub fn longest(&self) -> u64 {
         self.longest
@@ -192,15 +194,17 @@ impl ReplyScanner {
         for (index, &byte) in bytes.iter().enumerate() {
             let length = length + index as u32;
             if after_cr && byte == b'\n' {
-                self.charge(u64::from(length) + ALLOCATION, room)?;
-                self.longest = self.longest.max(length.into());
+                self.charge(index as u64 + ALLOCATION, room)?;
                 return Ok((index + 1, true));
             }
             if length >= MOST_LINE {
+                self.charge(index as u64, room)?;
                 return Err(Excess::Line);
             }
             after_cr = byte == b'\r';
         }
+        // The client keeps these bytes until the line ends, which may never happen.
+        self.charge(bytes.len() as u64, room)?;
         self.state = State::Line { length: length + bytes.len() as u32, after_cr };
         Ok((bytes.len(), false))
     }
@@ -222,6 +226,9 @@ impl ReplyScanner {
             _ => (count, None),
         };
         if let Some(taken) = string {
+            if kind == b'!' && count > MOST_LINE.into() {
+                return Err(Excess::Line);
+            }
             if count > MOST_STRING {
                 return Err(Excess::String);
             }

@@ -71,6 +71,25 @@ fn depth_and_lines_are_bounded() {
 }
 
 #[test]
+fn an_error_is_at_most_4_kb_long() {
+    let text = "x".repeat(4 << 10);
+    assert_eq!(stop(format!("-{}\r\n", &text[1..]).as_bytes()), None);
+    assert_eq!(stop(format!("-{text}\r\n").as_bytes()), Some(Excess::Line));
+    assert_eq!(stop(format!("!4096\r\n{text}\r\n").as_bytes()), None);
+    assert_eq!(stop(b"!4097\r\n"), Some(Excess::Line));
+    assert_eq!(stop(b"=4097\r\n"), None, "a text");
+}
+
+#[test]
+fn a_line_is_charged_before_its_end() {
+    let (mut scanner, mut room) = (ReplyScanner::default(), ROOM);
+    for (part, charged) in [(&b"-ERR"[..], 64 + 3), (b" no", 64 + 6), (b"\r", 64 + 7), (b"\n", 64 + 7 + 32)] {
+        scanner.read(part, &mut room).unwrap();
+        assert_eq!(ROOM.replies - room.replies, charged, "{}", String::from_utf8_lossy(part));
+    }
+}
+
+#[test]
 fn many_small_replies_are_charged_like_a_large_one() {
     for (reply, excess) in [
         (&b"_\r\n"[..], Excess::Replies),
