@@ -108,6 +108,7 @@ async fn exchange(
     for (step, reply) in purposes.iter().zip(&replies.values) {
         step.check(address, reply)?;
     }
+    drop(replies.reader);
     match replies.end {
         // A server that wants TLS can't read plain commands, and hangs up.
         Some(_) if address.tls.is_none() && replies.values.is_empty() && speaks_tls(address).await => {

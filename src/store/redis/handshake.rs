@@ -4,12 +4,17 @@
 //! hangs up, and it needs the replies from before that. A multiplexed connection drops unrequested
 //! messages, and a server of another kind often sends the first message.
 
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::task::{Poll, ready};
 
 use redis::{Cmd, Parser, Value};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::Instant;
 
 use super::budget::ConnectionBudget;
+use super::reader::Reader;
 use super::reply_scanner::{Excess, ReplyScanner};
 
 /// The most bytes of a handshake's replies. The longest reply answers `INFO`, with some 10 kB. If
@@ -23,6 +28,8 @@ pub struct Replies {
     pub values: Vec<Value>,
     /// Why replies are missing, if some are.
     pub end: Option<End>,
+    /// Counts the time that the caller takes for the replies. Drop it before the caller waits.
+    pub reader: Reader,
 }
 
 /// Says how a handshake failed.
@@ -35,7 +42,8 @@ pub enum End {
 
 /// Sends `commands` and reads a reply to each. Leaves what follows the last reply to the next
 /// reader of `stream`: the server may send a message in the same packet. `connection_budget` counts
-/// the replies until the caller ends or drops it.
+/// the replies until the caller ends or drops it. The handshake reads when it is the store's turn,
+/// because a thousand nodes of a cluster may answer at the same time.
 pub async fn exchange(
     stream: &mut (impl AsyncBufRead + AsyncWrite + Unpin),
     commands: &[Cmd],
@@ -45,13 +53,14 @@ pub async fn exchange(
     // A server that refuses the client may say why, and hang up before the client has sent
     // everything. So read the replies even if writing fails.
     let written = stream.write_all(&words).await;
-    let mut reader = ReplyReader { scanner: ReplyScanner::default(), connection_budget, begun: Vec::new() };
+    let mut reader = Reader::of(connection_budget.budget());
+    let mut replies = ReplyReader { scanner: ReplyScanner::default(), connection_budget, begun: Vec::new() };
     let mut values = Vec::with_capacity(commands.len());
     let mut bytes = 0;
     while values.len() < commands.len() {
-        let end = match stream.fill_buf().await {
+        let end = match fill_buffer(stream, &mut reader).await {
             Ok([]) => End::HungUp(written.err().unwrap_or_else(|| ErrorKind::UnexpectedEof.into())),
-            Ok(news) => match reader.read(news) {
+            Ok(news) => match replies.read(news) {
                 Ok((read, _)) if bytes + read > MOST_BYTES => End::Nonsense,
                 Ok((read, value)) => {
                     stream.consume(read);
@@ -63,9 +72,27 @@ pub async fn exchange(
             },
             Err(error) => End::HungUp(error),
         };
-        return Replies { values, end: Some(end) };
+        return Replies { values, end: Some(end), reader };
     }
-    Replies { values, end: None }
+    Replies { values, end: None, reader }
+}
+
+/// Reads from `stream` when it is the turn of `reader`, unless `stream` has unread bytes. Returns
+/// the unread bytes, with which `reader` is busy from then on.
+async fn fill_buffer<'a>(
+    stream: &'a mut (impl AsyncBufRead + Unpin),
+    reader: &mut Reader,
+) -> io::Result<&'a [u8]> {
+    poll_fn(|cx| {
+        ready!(reader.poll_turn(cx));
+        let began = Instant::now();
+        let news = ready!(Pin::new(&mut *stream).poll_fill_buf(cx))?;
+        reader.is_busy(news.len(), began);
+        Poll::Ready(Ok::<_, io::Error>(()))
+    })
+    .await?;
+    // The buffer is full, or the stream has ended.
+    stream.fill_buf().await
 }
 
 /// Reads one reply after the other. Scans each byte once, even if the bytes arrive in small pieces.
@@ -95,10 +122,16 @@ impl ReplyReader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::Context;
+
     use futures_util::FutureExt;
-    use tokio::io::{AsyncReadExt, BufReader, join, sink};
+    use futures_util::future::poll_immediate;
+    use tokio::io::{AsyncRead, AsyncReadExt, BufReader, ReadBuf, join, sink};
+    use tokio::runtime::Builder;
 
     use super::super::budget::Budget;
+    use super::super::read_turn::MOST_TIME_IN_A_ROW;
     use super::*;
 
     /// Exchanges `count` commands with a server that sends `said` in one packet. Returns the
@@ -116,6 +149,36 @@ mod tests {
         let exchanged = exchanged.now_or_never().unwrap();
         assert_eq!(connection_budget.excess(), None, "the next reader judges the rest");
         exchanged
+    }
+
+    /// Sends one reply per read. Each read keeps the thread busy for longer than a turn.
+    struct Slow(u32);
+
+    impl AsyncRead for Slow {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let began = Instant::now();
+            while began.elapsed() < 2 * MOST_TIME_IN_A_ROW {}
+            self.get_mut().0 += 1;
+            buf.put_slice(format!("+{}\r\n", "x".repeat(2_000)).as_bytes());
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_handshake_takes_part_in_the_turn_of_its_store() {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let connection_budget = ConnectionBudget::of(&Budget::new());
+        let mut stream = BufReader::new(join(Slow(0), sink()));
+        let commands = vec![redis::cmd("PING"); 2];
+        let exchanged = runtime.block_on(async {
+            let exchanged = exchange(&mut stream, &commands, &connection_budget);
+            poll_immediate(pin!(exchanged)).await
+        });
+        assert!(exchanged.is_none() && stream.get_ref().reader().0 == 1, "the turn is over after one read");
     }
 
     #[test]

@@ -5,87 +5,45 @@
 //! the server exceeds a limit, reading fails and the connection ends. The connections of a store
 //! share its [`budget`](super::budget) and its turn to read.
 
-use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::Instant;
 
 use super::budget::{ConnectionBudget, ROOM};
 use super::dial::Stream;
-use super::read_turn::{MayRead, ReaderId};
+use super::reader::Reader;
 use super::reply_scanner::{Excess, MOST_DEPTH, MOST_LINE, MOST_STRING, ReplyScanner};
-use super::turn_schedule::TurnSchedule;
 
 /// The most bytes per read. redis-rs parses all bytes of a read before other tasks run: about 4 ms
 /// for short messages in a build without optimization. If this is larger, other stores wait for
 /// longer; if it is smaller, long replies take more system calls.
-const MOST_READ: usize = 4 << 10;
-
-thread_local! {
-    /// The turns of all stores of this thread.
-    static SCHEDULE: RefCell<TurnSchedule> = RefCell::default();
-}
+pub const MOST_READ: usize = 4 << 10;
 
 /// A stream that scans its input.
 pub struct MeteredStream {
     stream: Stream,
     scanner: ReplyScanner,
     connection_budget: Arc<ConnectionBudget>,
-    reader: ReaderId,
-    /// The bytes of the last read, and when it ended. The client parses them before it reads again.
-    last_read: Option<(usize, Instant)>,
-    /// The pause until the next turn.
-    pause: Option<Pin<Box<Sleep>>>,
+    /// The client parses the bytes of a read before it reads again, so the reader is busy until
+    /// then.
+    reader: Reader,
 }
 
 impl MeteredStream {
     /// Checks what `stream` receives from now on, and counts it in `connection_budget`. The next
     /// byte must begin a reply.
     pub fn new(stream: Stream, connection_budget: Arc<ConnectionBudget>) -> Self {
-        let reader = connection_budget.budget().turn().new_reader();
-        Self {
-            stream,
-            scanner: ReplyScanner::default(),
-            connection_budget,
-            reader,
-            last_read: None,
-            pause: None,
-        }
-    }
-
-    /// Returns `Pending` while the connection may not read, so that the other stores get their
-    /// part of the time.
-    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            let mut turn = self.connection_budget.budget().turn();
-            let last_read = self.last_read.take();
-            if last_read.is_none() && turn.is_free() {
-                return Poll::Ready(());
-            }
-            let now = Instant::now();
-            if let Some((bytes, began)) = last_read {
-                SCHEDULE.with_borrow_mut(|schedule| turn.charge(bytes, began, now, schedule));
-            }
-            let may_read = turn.ask(self.reader, now, cx.waker());
-            drop(turn);
-            self.pause = match may_read {
-                MayRead::Now => return Poll::Ready(()),
-                MayRead::After(pause) => Some(Box::pin(sleep(pause))),
-            };
-            if let Some(pause) = &mut self.pause {
-                ready!(pause.as_mut().poll(cx));
-            }
-        }
+        let reader = Reader::of(connection_budget.budget());
+        Self { stream, scanner: ReplyScanner::default(), connection_budget, reader }
     }
 }
 
 impl Drop for MeteredStream {
     fn drop(&mut self) {
-        self.connection_budget.budget().turn().leave(self.reader, Instant::now());
         // The client may keep the count for longer than the connection lasts.
         self.connection_budget.ended();
     }
@@ -97,7 +55,7 @@ impl AsyncRead for MeteredStream {
         if let Some(excess) = me.connection_budget.excess() {
             return Poll::Ready(Err(io::Error::new(ErrorKind::InvalidData, excess.to_string())));
         }
-        ready!(me.poll_turn(cx));
+        ready!(me.reader.poll_turn(cx));
         let before = buf.filled().len();
         let stream = Pin::new(&mut me.stream);
         let read = if buf.remaining() <= MOST_READ {
@@ -111,7 +69,7 @@ impl AsyncRead for MeteredStream {
         };
         ready!(read)?;
         let news = &buf.filled()[before..];
-        me.last_read = Some((news.len(), Instant::now()));
+        me.reader.is_busy(news.len(), Instant::now());
         let end = me.connection_budget.charge(&mut me.scanner, |scanner, room| scanner.read(news, room));
         if let Err((good, excess)) = end {
             // Hand on the good bytes first. Zero bytes without an error would mean the end of the

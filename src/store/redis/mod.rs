@@ -71,12 +71,14 @@ mod outcomes;
 mod permission_check;
 mod pipeline;
 mod read_turn;
+mod reader;
 mod releases;
 mod replicas;
 mod reply;
 #[cfg(test)]
 mod reply_fuzz;
 mod reply_scanner;
+mod round;
 mod same_server;
 mod scripts;
 mod sentinel;

@@ -17,9 +17,10 @@ use super::connection_attempt::Connecting;
 use super::endpoint::Endpoint;
 use super::link::{Disconnect, Link};
 use super::outcomes::Outcomes;
-use super::pipeline::Group;
+use super::reader::Reader;
 use super::releases::Releases;
 use super::replicas::AwaitedWrites;
+use super::round::Round;
 use super::sentinel::master_tracker::MasterTracker;
 use super::time_limit::TimeLimit;
 use super::{connection_attempt, diagnose, notices, order, permission_check, pipeline, reply};
@@ -215,6 +216,7 @@ impl RedisStore {
         let address = self.server(link);
         let mut groups = pipeline::groups(batch, self.node().is_some());
         let mut load = false;
+        let mut reader = Reader::of(link.budget());
         // Later rounds repeat only groups that the server refused as a whole, and so did not carry
         // out. It refuses a group if it does not know the scripts, if the user lacks a right to one
         // of the keys, or if one of the keys is moving to another node.
@@ -233,30 +235,16 @@ impl RedisStore {
             let mut replies = replies.into_iter();
             let loaded = replies.by_ref().take(before).find_map(reply::server_error);
             let replies = replies.skip(each - 1).step_by(each);
-            let mut again: Vec<Group> = Vec::new();
-            load = false;
-            for (group, reply) in groups.into_iter().zip(replies) {
-                match (reply::refusal(&reply), &loaded) {
-                    (Some("NOSCRIPT"), None) if round < 2 => {
-                        load = true;
-                        again.push(group);
-                    }
-                    // The error of loading the script says more than the error that the script is
-                    // missing.
-                    (Some("NOSCRIPT"), Some(error)) => outcomes.refuse(address, &group.members, error),
-                    (Some("NOPERM" | "TRYAGAIN"), _) if round < 2 && group.members.len() > 1 => {
-                        again.extend(group.apart())
-                    }
-                    _ => reply::read(address, &group, reply, link.channel().is_some(), outcomes),
-                }
-            }
+            let notified = link.channel().is_some();
+            let read = Round { address, loaded, is_last: round == 2, notified };
+            let next = read.read(groups, replies, &mut reader, outcomes).await;
             if let Some(awaited) = awaited {
                 awaited.check(address, waited, &mut outcomes.answers);
             }
-            if again.is_empty() {
+            if next.groups.is_empty() {
                 break;
             }
-            groups = again;
+            (load, groups) = (next.load, next.groups);
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ use super::address::{RedisAddress, named_host};
 use super::budget::{Budget, ConnectionBudget};
 use super::dial::{Stream, dial, speaks_tls};
 use super::endpoint::Sentinels;
-use super::handshake::{self, End};
+use super::handshake::{self, End, Replies};
 use super::link::{Disconnect, Link};
 use super::{connect, connect_error, fault};
 use crate::store::{StoreError, StoreErrorKind};
@@ -217,14 +217,14 @@ async fn say(
     let login = connect::login(node);
     let has_login = login.is_some();
     let commands: Vec<_> = login.into_iter().chain([command]).collect();
-    let replies = handshake::exchange(stream, &commands, connection_budget).await;
-    let mut values = replies.values.into_iter();
+    let Replies { values, end, .. } = handshake::exchange(stream, &commands, connection_budget).await;
+    let mut values = values.into_iter();
     if has_login && matches!(values.next(), Some(Value::ServerError(_))) {
         // Do not show the sentinel's text: it may repeat the password.
         let message = format!("{node} refused the login; check sentinelUsername and sentinelPassword");
         return Err(StoreError::not_done(StoreErrorKind::Denied, message));
     }
-    match (values.next(), replies.end) {
+    match (values.next(), end) {
         (Some(Value::ServerError(error)), _) => {
             let (kind, advice) = match error.code() {
                 "NOAUTH" => (StoreErrorKind::Denied, "wants a password; give one as sentinelPassword"),
