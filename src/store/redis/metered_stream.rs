@@ -56,7 +56,7 @@ impl AsyncRead for MeteredStream {
             return Poll::Ready(Err(io::Error::new(ErrorKind::InvalidData, excess.to_string())));
         }
         ready!(me.reader.poll_turn(cx));
-        let before = buf.filled().len();
+        let (before, began) = (buf.filled().len(), Instant::now());
         let stream = Pin::new(&mut me.stream);
         let read = if buf.remaining() <= MOST_READ {
             stream.poll_read(cx, buf)
@@ -69,7 +69,7 @@ impl AsyncRead for MeteredStream {
         };
         ready!(read)?;
         let news = &buf.filled()[before..];
-        me.reader.is_busy(news.len(), Instant::now());
+        me.reader.is_busy(news.len(), began);
         let end = me.connection_budget.charge(&mut me.scanner, |scanner, room| scanner.read(news, room));
         if let Err((good, excess)) = end {
             // Hand on the good bytes first. Zero bytes without an error would mean the end of the

@@ -32,8 +32,15 @@ impl AsyncRead for Endless {
 }
 
 /// Reads until the stream pauses or has nothing to read, at most `most` times, with a buffer of
-/// `room` bytes. Works for `work` after each read. Returns the bytes of each read.
-async fn reads_in_a_row(stream: &mut MeteredStream, room: usize, work: Duration, most: usize) -> Vec<usize> {
+/// `room` bytes. Works for `work` after each read, if the time is paused. Returns the bytes of each
+/// read.
+async fn reads_in_a_row(
+    stream: &mut MeteredStream,
+    room: usize,
+    work: impl Into<Option<Duration>>,
+    most: usize,
+) -> Vec<usize> {
+    let work = work.into();
     let mut reads = Vec::new();
     let mut bytes = vec![0; room];
     while reads.len() < most {
@@ -45,7 +52,9 @@ async fn reads_in_a_row(stream: &mut MeteredStream, room: usize, work: Duration,
         reads.push(buf.filled().len());
         // The client takes the replies that were read.
         stream.connection_budget.answered();
-        advance(work).await;
+        if let Some(work) = work {
+            advance(work).await;
+        }
     }
     reads
 }
@@ -77,6 +86,28 @@ fn a_connection_whose_replies_take_long_to_parse_pauses_for_as_long() {
                 advance(MOST_TIME_IN_A_ROW / 2).await;
             }
         }
+    });
+}
+
+/// Sends short replies. Each read keeps the thread busy for longer than a turn.
+struct Slow;
+
+impl AsyncRead for Slow {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let began = Instant::now();
+        while began.elapsed() < 2 * MOST_TIME_IN_A_ROW {}
+        buf.put_slice(&b":1\r\n".repeat(buf.remaining() / 4));
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[test]
+fn the_time_of_the_read_itself_counts() {
+    Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+        let stream = buffered(join(Slow, sink()));
+        let mut stream = MeteredStream::new(stream, ConnectionBudget::of(&Budget::new()));
+        let reads = reads_in_a_row(&mut stream, 8 << 10, None, 9).await;
+        assert_eq!(reads.len(), 1);
     });
 }
 

@@ -17,10 +17,13 @@ use super::turn_schedule::TurnSchedule;
 /// measured, because the same bytes take longer to parse in a slower build, or on a busy machine.
 /// If this is larger, other stores wait for longer; if it is smaller, long replies take longer.
 pub const MOST_TIME_IN_A_ROW: Duration = Duration::from_millis(2);
-/// The most time that counts per byte. On a busy machine, the thread may stand still in the middle
-/// of a read, and the process may be suspended. If this is larger, a store with short replies may
-/// pause then. If it is smaller, a server that sends without end takes more than half of the time
-/// of the engine's thread on a busy machine.
+/// The most time that counts per read, in addition to that of its bytes. A read is a system call,
+/// and takes a few µs for a single byte. On a busy machine, the thread may stand still during a
+/// read, and the process may be suspended. If this is larger, a store with short replies may pause
+/// then. If it is smaller, a server that sends without end takes more than half of the time of the
+/// engine's thread.
+const MOST_TIME_PER_READ: Duration = Duration::from_micros(20);
+/// The most time that counts per byte, for the same reasons.
 const MOST_TIME_PER_BYTE: Duration = Duration::from_micros(5);
 /// How long the first connection of the queue may take until it reads. After that, it loses its
 /// place, and the next one goes on. If this is larger, a connection that never reads stops the
@@ -105,6 +108,7 @@ impl ReadTurn {
     pub fn charge(&mut self, bytes: usize, began: Instant, now: Instant, schedule: &mut TurnSchedule) {
         self.count_until(began);
         let most = MOST_TIME_PER_BYTE.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let most = most.saturating_add(MOST_TIME_PER_READ);
         let took = now.saturating_duration_since(self.counted_at).min(most);
         self.counted_at = self.counted_at.max(now);
         if let Some(next) = &mut self.over_until {

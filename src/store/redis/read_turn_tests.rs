@@ -128,7 +128,17 @@ fn the_time_that_few_bytes_cost_is_limited() {
     }
     world.now += MOST_TIME_IN_A_ROW;
     world.read(KILOBYTE, Duration::from_secs(9));
-    assert_eq!(world.ask(1), MayRead::After(MOST_TIME_PER_BYTE * 1024));
+    assert_eq!(world.ask(1), MayRead::After(MOST_TIME_PER_BYTE * 1024 + MOST_TIME_PER_READ));
+}
+
+#[test]
+fn reads_of_a_single_byte_use_up_the_turn() {
+    let mut world = World::with(1);
+    for _ in 0..200 {
+        assert_eq!(world.ask(1), MayRead::Now);
+        world.read(1, MS / 100);
+    }
+    assert_eq!(world.ask(1), MayRead::After(2 * MS));
 }
 
 #[test]
