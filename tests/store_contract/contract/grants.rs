@@ -221,7 +221,7 @@ pub async fn an_expired_lease_goes_to_the_first_in_the_queue(place: &dyn Fixture
 
     // Even if the second waiter is the first to poll, the first one gets the lease.
     let (key, gone) = (fresh_key("k"), Token::random());
-    granted(&one, &key, gone, 3 * place.shortest_ttl()).await;
+    granted(&one, &key, gone, 15 * place.shortest_ttl()).await;
     let first = Waiter::exclusive(&other, &key, "first");
     let second = Waiter::exclusive(&one, &key, "second");
     first.queued().await;
