@@ -226,6 +226,8 @@ const runProgram = ({ name, path }, words, options) =>
 
 /** Builds the unit tests and these programs of tests/, and runs them, three at a time. */
 async function buildAndRun(what, names, words = []) {
+  // The tests mostly wait for clocks and servers.
+  env.RUST_TEST_THREADS ??= '6'
   const programs = await build(what, unitsAnd(names))
   const lane = async () => {
     for (let program = programs.shift(); program; program = programs.shift()) {
@@ -251,8 +253,6 @@ const ended = new Promise((resolve) => {
 let simulation
 /** Runs all Rust tests. The simulation takes longest, so it is built first. */
 async function testRust() {
-  // The tests mostly wait for clocks and servers.
-  env.RUST_TEST_THREADS ??= '6'
   const optimized = await build('the simulation', SIMULATION)
   const options = { beside: ended, priority: PRIORITY_LOW }
   simulation = Promise.all(optimized.map((program) => runProgram(program, [], options)))
@@ -262,7 +262,7 @@ async function testRust() {
 let rustEnded
 if (whole && !skipRust) rustEnded = testRust()
 else if (quick && !skipRust) {
-  const words = ['--skip', 'redis', '--skip', 'cluster', '--skip', 'fuzz']
+  const words = ['redis', 'cluster', 'tls', 'fuzz'].flatMap((name) => ['--skip', name])
   rustEnded = buildAndRun('the unit tests and the contract of stores', ['store_contract'], words)
 }
 const typesChecked = whole || chosen.includes('types') ? checkTypes() : undefined
