@@ -6,6 +6,7 @@ use napi_derive::napi;
 /// the end. Only Linux can do so; elsewhere, this does nothing.
 ///
 /// Source: PR_SET_PDEATHSIG in `prctl(2)`.
+#[cfg_attr(test, allow(dead_code, reason = "unit tests are no addon, so napi registers no function"))]
 #[napi(catch_unwind)]
 pub fn continue_with_parent() {
     // A container may forbid prctl. The guard still works, as long as it is not stopped.
