@@ -27,8 +27,6 @@ mod records;
 mod slots;
 mod worker;
 
-pub use parent::continue_with_parent;
-
 /// True if the addon was built as it is published. An addon of the developer profile is less than
 /// half as fast, so benchmarks refuse it.
 #[napi_derive::napi]
