@@ -266,6 +266,7 @@ fn sqlite_path(given: &str) -> Result<PathBuf, String> {
     let path = rest.unwrap_or(given);
     let path = std::path::absolute(path).map_err(|error| format!("sqlite:{given}: {error}"))?;
     let Some(name) = path.file_name() else { return Err(format!("sqlite:{given} names no file")) };
+    sqlite::check_name(&path).map_err(|error| error.to_string())?;
     let directory = path.parent().unwrap_or(Path::new("/"));
     // If the directory does not exist yet, or is a link that is refused, the store reports that at
     // its first request.

@@ -21,9 +21,9 @@
 //!
 //! - SQLite may create an empty log, and may rebuild an index that no other store has open. An
 //!   index depends on its log alone.
-//! - The store may remove a log whose database is missing (`creation`). If another store has opened
-//!   that log meanwhile, that store notices the removal, and this store waits for it, because they
-//!   have different logs.
+//! - The store may remove a log of SQLite whose database is missing (`creation`). If another store
+//!   has opened that log meanwhile, that store notices the removal, and this store waits for it,
+//!   because they have different logs.
 //! - Where possible, a new database is written under another name, and gets its own name when it is
 //!   complete (`creation`). SQLite would write it in place, where its journal and its log might be
 //!   those of another database.
@@ -63,7 +63,7 @@ use super::rights::{self, prepare};
 use super::session::Session;
 use super::session_error::SessionError;
 use super::work::Work;
-use super::{boot, creation, directory, failure, identity};
+use super::{boot, creation, directory, failure, identity, leftovers};
 use crate::engine::clock;
 use crate::lease::Instant;
 
@@ -115,6 +115,8 @@ impl FileThread {
                 // No live owner uses any files any more.
                 creation::create(&self.path, &place, deadline)?;
             }
+            leftovers::check_beside(&place.real, false)
+                .map_err(|error| SessionError::Broken(failure::of_system(&self.path, &error)))?;
             match Session::open(&self.path, &place, deadline)? {
                 Some(session) => break session,
                 None if clock::now() >= deadline => return Err(SessionError::Moved),

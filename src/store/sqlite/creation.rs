@@ -7,7 +7,8 @@
 //! rows of the old one, or restore its pages from a foreign journal. So the new file is written
 //! under the name `PATH.new`, without a journal. It never replaces a file that already has the name
 //! `PATH`. On a network file system, and on systems without such a rename, the store creates an
-//! empty file, and SQLite completes it.
+//! empty file, and SQLite completes it. `leftovers` says which files at these names are not to be
+//! touched.
 
 use std::fs::File;
 use std::io;
@@ -15,6 +16,7 @@ use std::path::Path;
 
 use super::failure;
 use super::file_location::FileLocation;
+use super::leftovers;
 #[cfg(unix)]
 use super::rights;
 use super::session_error::{self, SessionError};
@@ -23,6 +25,9 @@ use crate::lease::Instant;
 /// Creates the lock file at `path`, which leads to `place`, if it is missing. Call it after no live
 /// owner was found to use a file there. Waits for other creators until `deadline`.
 pub fn create(path: &Path, place: &FileLocation, deadline: Instant) -> Result<(), SessionError> {
+    // SQLite deletes the log and the journal beside an empty database.
+    leftovers::check_beside(&place.real, true)
+        .map_err(|error| SessionError::Broken(failure::of_system(path, &error)))?;
     #[cfg(unix)]
     if complete::create(path, place, deadline)? {
         return Ok(());
@@ -56,13 +61,13 @@ fn create_empty(real: &Path) -> io::Result<()> {
 mod complete {
     use std::fs::{self, TryLockError};
     use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-    use std::path::PathBuf;
     use std::time::Duration;
 
     use rusqlite::{Connection, OpenFlags};
     use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
     use rustix::io::Errno;
 
+    use super::super::reserved_names::with_end;
     use super::super::{network, schema};
     use super::*;
     use crate::engine::clock;
@@ -74,12 +79,6 @@ mod complete {
     /// and their values for a file with a log.
     const JOURNALS: (u64, [u8; 2]) = (18, [2, 2]);
 
-    fn with_end(real: &Path, end: &str) -> PathBuf {
-        let mut path = real.as_os_str().to_owned();
-        path.push(end);
-        path.into()
-    }
-
     /// Creates the file. Returns `false` if that is not possible here, so SQLite has to do it.
     pub fn create(path: &Path, place: &FileLocation, deadline: Instant) -> Result<bool, SessionError> {
         // SQLite finds out whether a network file system can have a log.
@@ -89,6 +88,7 @@ mod complete {
         let new = with_end(&place.real, ".new");
         let failed = |error| SessionError::Broken(failure::of_system(path, &error));
         loop {
+            leftovers::check_alone(&new).map_err(failed)?;
             // The lock ends when the file is closed, even if this process is killed. So the next
             // creator can use the file that a killed one has left.
             let Ok(file) = open(&new) else { return Ok(false) };
@@ -107,6 +107,8 @@ mod complete {
                 // Another creator has given the file its name.
                 continue;
             }
+            let found = file.metadata().map_err(failed)?;
+            leftovers::check_unfinished(&new, found.len()).map_err(failed)?;
             let done = if place.names.is_database_missing() {
                 write(path, &new, &file).and_then(|()| publish(place, &new).map_err(failed))
             } else {
@@ -163,23 +165,10 @@ mod complete {
     fn publish(place: &FileLocation, new: &Path) -> io::Result<bool> {
         // Without their database, an old log and an old journal are of no use. SQLite would apply
         // them to the new one. The index goes with its log: it does not fit a new log.
-        for end in ["-wal", "-shm", "-journal"] {
-            let old = with_end(&place.real, end);
-            // Also a link that leads nowhere.
-            if old.symlink_metadata().is_ok() && place.names.is_database_missing() {
-                match fs::remove_file(&old) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        let why = match rights::unusable_beside(&place.real) {
-                            Some((beside, why)) => format!("{} is refused: {why}", beside.display()),
-                            None => {
-                                let old = old.display();
-                                format!("{old} is in the way and can't be removed ({error}); remove it")
-                            }
-                        };
-                        return Err(io::Error::new(error.kind(), why));
-                    }
-                    _ => {}
-                }
+        if place.names.is_database_missing() {
+            leftovers::check_beside(&place.real, true)?;
+            for end in ["-wal", "-shm", "-journal"] {
+                leftovers::remove(&with_end(&place.real, end))?;
             }
         }
         match renameat_with(CWD, new, CWD, &place.real, RenameFlags::NOREPLACE) {

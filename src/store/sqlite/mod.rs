@@ -19,6 +19,8 @@
 //! - `links`: which links in the path of a lock file are followed;
 //! - `lock_file`: which clients share a store;
 //! - `creation`: a new lock file, complete before it has its name;
+//! - `reserved_names`: the names of the files beside a lock file, and `leftovers`: which files
+//!   there are not SQLite's or ours, and must stay;
 //! - `breaks`: which locks were broken lately, if the file is a node of a quorum;
 //! - `admission`: when a store may use the files, and what happens when they are replaced;
 //! - `usage`: what this store has in the files;
@@ -85,6 +87,7 @@ mod identity;
 mod job;
 mod kernel;
 mod leases;
+mod leftovers;
 #[cfg(unix)]
 mod links;
 mod lock_file;
@@ -97,6 +100,7 @@ mod owners;
 mod probe;
 #[cfg(unix)]
 mod record;
+mod reserved_names;
 #[cfg(unix)]
 mod rights;
 mod row_lifetimes;
@@ -124,6 +128,7 @@ pub use self::directory::default_path;
 pub use self::identity::resolve;
 use self::job::{Inbox, Job, JobClaim, Message};
 pub use self::lock_file::LockFile;
+pub use self::reserved_names::check as check_name;
 use super::diagnosis::{self, Facts, Report};
 use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreErrorKind, all_failed};
 use crate::engine::clock;

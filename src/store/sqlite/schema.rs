@@ -77,6 +77,10 @@ const LAYOUT: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
+/// Finds out whether a lock file has no rows, and no fence was given in it.
+const UNUSED: &str = "SELECT NOT EXISTS (SELECT 1 FROM leases) AND NOT EXISTS (SELECT 1 FROM waiters)
+    AND NOT EXISTS (SELECT 1 FROM broken) AND NOT EXISTS (SELECT 1 FROM fence WHERE floor <> 0)";
+
 /// Why a file is not used.
 #[derive(Debug)]
 pub enum SchemaError {
@@ -125,6 +129,30 @@ pub fn prepare(connection: &Connection) -> Result<(), SchemaError> {
     Ok(())
 }
 
+/// Returns whether the database behind `connection` contains nothing, or is a lock file in which no
+/// key was ever locked.
+pub fn is_unused(connection: &Connection) -> rusqlite::Result<bool> {
+    if is_empty(connection)? {
+        return Ok(true);
+    }
+    if number(connection, "application_id")? != APPLICATION_ID || objects(connection)? != *known_objects()? {
+        return Ok(false);
+    }
+    connection.query_row(UNUSED, [], |row| row.get(0))
+}
+
+/// Returns whether `page`, the first page of a database, was written by [`fill`], and the database
+/// has more pages than `pages`. [`fill`] writes the first page first, and takes two transactions.
+pub fn is_cut_off(page: &[u8], pages: u64) -> bool {
+    let number =
+        |at| page.get(at..at + 4).map(|bytes| bytes.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)));
+    let [transactions, all, application] = [24, 28, 68].map(number);
+    page.starts_with(b"SQLite format 3\0")
+        && application == Some(u64::from(APPLICATION_ID.cast_unsigned()))
+        && transactions == Some(2)
+        && all.is_some_and(|all| all > pages)
+}
+
 /// Returns the objects of the database behind `connection`: the kind, the name, the table and the
 /// SQL of each object, in one text.
 fn objects(connection: &Connection) -> rusqlite::Result<Vec<String>> {
@@ -161,6 +189,11 @@ pub fn limit_log(connection: &Connection, limit: log_limit::LogLimit) -> rusqlit
 /// Writes the layout into the empty database behind `connection`, with a journal of the kind
 /// `mode`.
 pub fn fill(connection: &Connection, mode: &str) -> rusqlite::Result<()> {
+    // The next statement already writes. If there is to be no journal, it must not make one either.
+    // The choice of a log would write into the file.
+    if mode == "OFF" {
+        journal(connection, mode)?;
+    }
     // Choose this before the first write: later it can't be changed any more.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     journal(connection, mode)?;
