@@ -2,15 +2,15 @@
 
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chownSync } from 'node:fs'
+import { chownSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
 import { CLI, isThere, killIfThere, start } from '../support/cli.mjs'
-import { now } from '../support/clock.mjs'
+import { now, until } from '../support/clock.mjs'
 import { processes } from '../support/contend.mjs'
 import { atEnd } from '../support/endings.mjs'
-import { temporaryFolder } from '../support/servers.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
 
 /** A user without processes: root has no limit. */
 const USER = 54_321
@@ -33,13 +33,13 @@ function reason() {
 }
 
 /**
- * Runs {@link COMMAND} as that user. Resolves to its store, its leasehold (`first`), its process id
- * (`command`) and its guard.
+ * Runs {@link COMMAND} as that user. Resolves to its store (by default a file), its leasehold
+ * (`first`), its process id (`command`) and its guard.
  */
-async function runAsUser(t, words, command = ['sh', '-c', COMMAND]) {
+async function runAsUser(t, words, { command = ['sh', '-c', COMMAND], store } = {}) {
   const folder = temporaryFolder(t)
   chownSync(folder, USER, USER)
-  const store = `sqlite:${join(folder, 'locks.db')}`
+  store ??= `sqlite:${join(folder, 'locks.db')}`
   const run = [process.execPath, CLI, 'run', 'k', '-s', store, ...words, '--', ...command]
   const [file, ...args] = [...AS_USER, ...run]
   const first = start(t, file, args)
@@ -53,6 +53,10 @@ async function runAsUser(t, words, command = ['sh', '-c', COMMAND]) {
 /** Sets how many processes and threads that user may have at most when the guard starts one. */
 const limit = ({ pid }, most) =>
   execFileSync(AS_USER[0], [...AS_USER.slice(1), 'prlimit', '--pid', String(pid), `--nproc=${most}:`])
+
+/** Returns the names of the threads of a process. */
+const threads = ({ pid }) =>
+  readdirSync(`/proc/${pid}/task`).map((id) => readFileSync(`/proc/${pid}/task/${id}/comm`, 'utf8').trim())
 
 /** Acquires the lock within `most` ms. Asserts that the command has ended by then. */
 async function assertFree(t, { store, command }, most) {
@@ -89,10 +93,22 @@ describe('leasehold run without room for another process', { timeout: 120_000, s
       ],
     ]) {
       test(how.replace('%s', what), async (t) => {
-        const running = await runAsUser(t, words, command)
+        const running = await runAsUser(t, words, { command })
         limit(running.guard, LIMIT)
         running.first.signal(signal)
         await assertFree(t, running, most)
       })
     }
+
+  test('killed: the guard reaches a server again by its name, and the lock is free soon after --grace', async (t) => {
+    const redis = await startRedis(t)
+    const store = `redis://localhost:${redis.port}`
+    const running = await runAsUser(t, ['--ttl', '30s', '--grace', '2s'], { store })
+    // A thread that is still there could look up the name.
+    await until('no thread', () => !threads(running.guard).some((name) => name.startsWith('tokio')))
+    limit(running.guard, LIMIT)
+    for (const type of ['normal', 'pubsub']) await redis.ask('CLIENT', 'KILL', 'TYPE', type)
+    running.first.signal('SIGKILL')
+    await assertFree(t, running, 9_000)
+  })
 })

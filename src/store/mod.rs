@@ -83,6 +83,7 @@ pub mod listing_batch;
 pub mod memory;
 pub mod names;
 mod notice;
+mod own_thread;
 pub mod printable;
 pub mod quorum;
 pub mod redis;

@@ -9,14 +9,16 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
-use tokio::sync::OnceCell;
-use tokio::task::spawn_blocking;
+use rustls_native_certs::load_native_certs;
+use tokio::sync::{OnceCell, oneshot};
 use tokio_rustls::rustls::client::{ClientConfig, ResolvesClientCert};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::{Error as TlsError, InconsistentKeys, RootCertStore};
+
+use super::own_thread::{self, Start};
 
 /// The authorities that this machine trusts, once they have been read.
 static SYSTEM: OnceCell<Arc<RootCertStore>> = OnceCell::const_new();
@@ -130,7 +132,7 @@ impl Tls {
         let make = || async {
             let roots = match &self.0.roots {
                 Some(roots) => roots.clone(),
-                None => SYSTEM.get_or_try_init(system_roots).await?.clone(),
+                None => SYSTEM.get_or_try_init(|| system_roots(own_thread::start)).await?.clone(),
             };
             let builder = ClientConfig::builder_with_provider(PROVIDER.clone())
                 .with_safe_default_protocol_versions()
@@ -169,9 +171,15 @@ impl fmt::Debug for Tls {
     }
 }
 
-async fn system_roots() -> Result<Arc<RootCertStore>, String> {
-    // Some systems have hundreds of files to read, and other locks must not wait for that.
-    let found = spawn_blocking(rustls_native_certs::load_native_certs).await;
+async fn system_roots(start: Start) -> Result<Arc<RootCertStore>, String> {
+    // Some systems have hundreds of files to read, and other locks must not wait for that, unless
+    // there is no room for a thread.
+    let (sender, found) = oneshot::channel();
+    let started = start(Box::new(move || drop(sender.send(load_native_certs()))));
+    let found = match started {
+        Ok(()) => found.await,
+        Err(_) => Ok(load_native_certs()),
+    };
     let found = found.map_err(|_| "reading the authorities that this system trusts failed".to_owned())?;
     let mut roots = RootCertStore::empty();
     // Most certificates that can't be read are old and unused. If a needed one is missing, the

@@ -109,3 +109,10 @@ fn different_settings_are_not_equal() {
         assert!(parsed[i + 1..].iter().all(|other| other != one), "{i}");
     }
 }
+
+#[test]
+fn without_room_for_a_thread_the_systems_authorities_are_read_all_the_same() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let roots = |start| runtime.block_on(system_roots(start)).map(|roots| roots.len());
+    assert_eq!(roots(|_| Err(std::io::ErrorKind::WouldBlock.into())), roots(own_thread::start));
+}

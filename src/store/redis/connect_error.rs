@@ -25,6 +25,10 @@ pub fn unreachable(address: &RedisAddress, error: &io::Error) -> StoreError {
         io::ErrorKind::PermissionDenied => (StoreErrorKind::Denied, "check the rights of the socket"),
         io::ErrorKind::ConnectionRefused => (StoreErrorKind::Unreachable, "is the server up?"),
         io::ErrorKind::NotFound => (StoreErrorKind::Unreachable, "is the server up, with this unix socket?"),
+        io::ErrorKind::ResourceBusy => (
+            StoreErrorKind::Unreachable,
+            "allow more processes and threads to this user or container, or end some",
+        ),
         _ => (StoreErrorKind::Unreachable, "check the host and the network"),
     };
     StoreError::not_done(kind, format!("{address} can't be reached ({error}): {advice}"))

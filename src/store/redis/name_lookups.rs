@@ -10,6 +10,9 @@
 //! another port of the same host has its own limit, because it may belong to someone else. The host
 //! in the URL itself does not count towards the limit: a store must be able to connect again
 //! although its server names hosts without end.
+//!
+//! If the system has no room for another thread, a store uses the addresses that the last lookup
+//! found. A client whose connection was cut then still reaches its server.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,17 +21,24 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::spawn_blocking;
+use futures_util::future::{BoxFuture, Shared, ready};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::store::own_thread::{self, Start};
 
 /// How many other names the stores of one server look up at the same time. If this is larger, a
 /// hostile server uses more threads; if it is smaller, a cluster whose names take long is reached
 /// later.
 const MOST: usize = 16;
 
-/// The addresses, with port 0, or the error.
-type Found = Result<Arc<[SocketAddr]>, (ErrorKind, Arc<str>)>;
+/// Of how many other hosts the last addresses are kept. If this is larger, a server that names
+/// hosts without end uses more memory; if it is smaller, a client without room for a thread reaches
+/// fewer nodes of a large cluster.
+const MOST_KEPT: usize = 1000;
+
+/// The addresses, with port 0.
+type Addresses = Arc<[SocketAddr]>;
+type Found = Result<Addresses, (ErrorKind, Arc<str>)>;
 /// The host and the port.
 type Server = (String, u16);
 type Resolve = fn(&str) -> io::Result<Vec<SocketAddr>>;
@@ -44,7 +54,10 @@ struct Inner {
     /// The lookups that run. A lookup may run on after its callers have given up, and the next
     /// caller waits for the same one.
     running: Mutex<HashMap<String, Shared<BoxFuture<'static, Found>>>>,
+    /// The addresses that the last lookup of each host found.
+    last: Mutex<HashMap<String, Addresses>>,
     resolve: Resolve,
+    start: Start,
 }
 
 impl NameLookups {
@@ -58,7 +71,7 @@ impl NameLookups {
             return Self(inner);
         }
         of_servers.retain(|_, inner| inner.strong_count() > 0);
-        let lookups = Self::with(host, |host| Ok((host, 0).to_socket_addrs()?.collect()));
+        let lookups = Self::with(host, |host| Ok((host, 0).to_socket_addrs()?.collect()), own_thread::start);
         of_servers.insert(server, Arc::downgrade(&lookups.0));
         lookups
     }
@@ -69,12 +82,22 @@ impl NameLookups {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn with(host: &str, resolve: Resolve) -> Self {
-        let permits = Arc::new(Semaphore::new(MOST));
-        Self(Arc::new(Inner { host: host.to_owned(), permits, running: Mutex::default(), resolve }))
+    fn with(host: &str, resolve: Resolve, start: Start) -> Self {
+        Self(Arc::new(Inner {
+            host: host.to_owned(),
+            permits: Arc::new(Semaphore::new(MOST)),
+            running: Mutex::default(),
+            last: Mutex::default(),
+            resolve,
+            start,
+        }))
     }
 
     /// Returns the addresses of a host. Takes as long as the system takes.
+    ///
+    /// # Errors
+    /// If the lookup fails. `ResourceBusy` if the system has no room for the thread, and no lookup
+    /// of the host has succeeded before.
     pub async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
@@ -84,7 +107,14 @@ impl NameLookups {
             Some(lookup) => lookup,
             None => self.start(host).await,
         };
-        let found = lookup.await.map_err(|(kind, text)| io::Error::new(kind, &*text))?;
+        let found = match lookup.await {
+            // The lookup has not taken place.
+            Err((kind @ (ErrorKind::ResourceBusy | ErrorKind::Interrupted), text)) => {
+                self.0.last().get(host).cloned().ok_or((kind, text))
+            }
+            found => found,
+        };
+        let found = found.map_err(|(kind, text)| io::Error::new(kind, &*text))?;
         let with_port = found.iter().map(|address| {
             let mut address = *address;
             address.set_port(port);
@@ -106,17 +136,25 @@ impl NameLookups {
         if let Some(lookup) = running.get(host) {
             return lookup.clone();
         }
-        let (inner, name) = (self.0.clone(), host.to_owned());
-        let thread = spawn_blocking(move || {
-            let ending = RunningLookup { inner, name, _permit: permit };
-            (ending.inner.resolve)(&ending.name)
-                .map(Into::into)
-                .map_err(|error| (error.kind(), error.to_string().into()))
-        });
+        let (sender, found) = oneshot::channel();
         let ended = |_| Err((ErrorKind::Interrupted, "the lookup was ended".into()));
-        let lookup = thread.map(move |found| found.unwrap_or_else(ended)).boxed().shared();
+        let lookup = found.map(move |found| found.unwrap_or_else(ended)).boxed().shared();
         running.insert(host.to_owned(), lookup.clone());
-        lookup
+        // If the thread can't be started, `ending` is dropped, and removes the lookup.
+        drop(running);
+        let ending = RunningLookup { inner: self.0.clone(), name: host.to_owned(), _permit: permit };
+        let started = (self.0.start)(Box::new(move || {
+            let found = ending.look_up();
+            drop(ending);
+            let _ = sender.send(found);
+        }));
+        match started {
+            Ok(()) => lookup,
+            Err(error) => {
+                let why = format!("no thread could be started to look up its address: {error}");
+                ready(Err((ErrorKind::ResourceBusy, why.into()))).boxed().shared()
+            }
+        }
     }
 }
 
@@ -125,6 +163,19 @@ struct RunningLookup {
     inner: Arc<Inner>,
     name: String,
     _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl RunningLookup {
+    fn look_up(&self) -> Found {
+        let found =
+            (self.inner.resolve)(&self.name).map_err(|error| (error.kind(), error.to_string().into()))?;
+        let found = Addresses::from(found);
+        let mut last = self.inner.last();
+        if last.len() < MOST_KEPT || last.contains_key(&self.name) || self.name == self.inner.host {
+            last.insert(self.name.clone(), found.clone());
+        }
+        Ok(found)
+    }
 }
 
 impl Drop for RunningLookup {
@@ -136,6 +187,10 @@ impl Drop for RunningLookup {
 impl Inner {
     fn running(&self) -> MutexGuard<'_, HashMap<String, Shared<BoxFuture<'static, Found>>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn last(&self) -> MutexGuard<'_, HashMap<String, Addresses>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
