@@ -1,11 +1,14 @@
 // Tests which processes belong to the command of `leasehold run`, and how /proc is read.
 
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 
 const dist = (name) => createRequire(import.meta.url)(`../../dist/cli/${name}.js`)
-const { newMark, runsIn } = dist('mark')
+const { newMark, ...mark } = dist('mark')
+const runsIn = (environ) => mark.runsIn(Buffer.from(environ))
 const { membersOf } = dist('members')
 const { isHiding, parseStatus } = dist('process-table')
 
@@ -90,6 +93,19 @@ describe('the mark of a command', () => {
     assert.deepEqual(runsIn('A=1\0LEASEHOLD_RUN=\0B=2\0'), [])
     assert.equal(runsIn('A=LEASEHOLD_RUN=x\0LEASEHOLD_RUNS=x\0'), undefined)
     assert.equal(runsIn(''), undefined)
+  })
+
+  test('large environments are not kept in memory', () => {
+    const script = `
+      const { runsIn } = require(process.argv[1])
+      const kept = []
+      for (let i = 0; i < 200; i++) kept.push(runsIn(Buffer.from('A='.padEnd(1e6, 'x') + '\\0LEASEHOLD_RUN=some-rather-long-run-' + i + '\\0')))
+      console.log(kept.length)`
+    const file = fileURLToPath(new URL('../../dist/cli/mark.js', import.meta.url))
+    const { stdout, stderr } = spawnSync(process.execPath, ['--max-old-space-size=64', '-e', script, file], {
+      encoding: 'utf8',
+    })
+    assert.equal(stdout, '200\n', stderr)
   })
 })
 

@@ -2,16 +2,17 @@
 // command may begin before this one has ended.
 
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { killIfThere, leasehold, start } from '../support/cli.mjs'
+import { CLI, killIfThere, leasehold, start } from '../support/cli.mjs'
 import { until } from '../support/clock.mjs'
 import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { FOR_EVER } from '../support/journal.mjs'
+import { asFirstProcess, noPidNamespaces } from '../support/namespaces.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
 const HURT_GUARD = fileURLToPath(new URL('fixtures/hurt-guard.cjs', import.meta.url))
@@ -24,6 +25,13 @@ function stop(t, pid) {
   process.kill(pid, 'SIGSTOP')
   atEnd(t, () => killIfThere(pid))
 }
+
+/** Runs leasehold, and prints its exit code and the zombies that it leaves. */
+const REAPS_ONE = `
+  const { readdirSync, readFileSync } = require('node:fs')
+  const { status } = require('node:child_process').spawnSync(process.execPath, process.argv.slice(1))
+  const pids = readdirSync('/proc').filter((name) => Number(name) > 0)
+  console.log(status, pids.filter((pid) => / Z /.test(readFileSync('/proc/' + pid + '/stat', 'latin1'))))`
 
 const isStopped = (pid) => /\) T /.test(readFileSync(`/proc/${pid}/stat`, 'latin1'))
 
@@ -89,6 +97,43 @@ describe('leasehold run, stopped or killed after another fault', { skip, timeout
     const { code, stderr } = await leasehold(t, ['run', 'k', '-s', storeOf(t), '--', 'touch', ran], env).ended
     assert.equal(code, 0, stderr)
     assert.ok(existsSync(ran))
+  })
+
+  test('leasehold was stopped and continues, and the guard that ends the command is killed', async (t) => {
+    const words = ['--ttl', '5s', '--grace', '30s']
+    const contended = await contend(t, storeOf(t), 'k', { clean: FOR_EVER, words })
+    const { pid } = guardOf(contended.first.pid)
+    stop(t, contended.first.pid)
+    await contended.journal.seen('first', 'clean')
+    contended.first.signal('SIGCONT')
+    process.kill(pid, 'SIGKILL')
+    await assertInTurn(t, { ...contended, soon: contended.soon + 5_000 })
+    assert.equal((await contended.first.ended).code, 70)
+  })
+
+  test('leasehold was stopped and continues, and the guard that ends the command is stopped', async (t) => {
+    const words = ['--ttl', '5s', '--grace', '30s']
+    const contended = await contend(t, storeOf(t), 'k', { clean: 8_000, words })
+    const { pid } = guardOf(contended.first.pid)
+    stop(t, contended.first.pid)
+    await contended.journal.seen('first', 'clean')
+    contended.first.signal('SIGCONT')
+    stop(t, pid)
+    await assertCleanedUp(contended, await assertInTurn(t, contended), 8_000)
+  })
+
+  test('in a container whose first process reaps no others, the guard stays no zombie', {
+    skip: noPidNamespaces,
+  }, (t) => {
+    const words = [CLI, 'run', 'k', '-s', storeOf(t), '--', 'true']
+    const { stdout, stderr } = spawnSync(
+      asFirstProcess[0],
+      [...asFirstProcess.slice(1), process.execPath, '-e', REAPS_ONE, ...words],
+      {
+        encoding: 'utf8',
+      },
+    )
+    assert.equal(stdout, '0 []\n', stderr)
   })
 
   test('the guard was killed during the wait for the lock: another one watches over the command', async (t) => {

@@ -31,6 +31,36 @@ describe('leasehold run, killed', { skip, timeout: 240_000, concurrency: 2 }, ()
     await assertCleanedUp(contended, turn, 8_000)
   })
 
+  /** A shell that runs a command that only its parent leads to: it has no mark. */
+  const UNMARKED = ['sh', '-c', 'env -i PATH="$PATH" setsid "$0" "$@" & wait']
+
+  test('with --grace 0, a process without the mark ends, too', async (t) => {
+    const words = ['--grace', '0']
+    const contended = await contend(t, storeOf(t), 'k', { clean: FOR_EVER, wrap: UNMARKED, words })
+    contended.first.signal('SIGKILL')
+    await assertInTurn(t, contended)
+  })
+
+  test('while the store is out of reach, a process without the mark gets SIGTERM and can clean up', async (t) => {
+    const { relay, contended } = await contendThroughRelay(t, 9_000, { clean: 300, wrap: UNMARKED })
+    relay.bar()
+    contended.first.signal('SIGKILL')
+    const turn = await assertInTurn(t, { ...contended, soon: contended.soon + 9_000 })
+    await assertCleanedUp(contended, turn, 300)
+  })
+
+  test('while the store refuses the guard, the command has time to clean up', async (t) => {
+    const server = await startRedis(t)
+    const words = ['--ttl', '9s', '--grace', '30s']
+    const contended = await contend(t, server.url(), 'k', { clean: 500, words })
+    await server.ask('ACL', 'SETUSER', 'default', '-evalsha', '-eval', '-script')
+    contended.first.signal('SIGKILL')
+    await contended.journal.seen('first', 'clean')
+    await server.ask('ACL', 'SETUSER', 'default', '+@all')
+    const turn = await assertInTurn(t, { ...contended, soon: contended.soon + 9_000 })
+    await assertCleanedUp(contended, turn, 500)
+  })
+
   /** Contends for a lock with a `ttl` in ms, which is renewed through a relay. */
   async function contendThroughRelay(t, ttl, options) {
     const server = await startRedis(t)

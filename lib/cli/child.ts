@@ -103,6 +103,7 @@ export class Child {
       this.#killAfterGrace()
       this.#tellGuardEnding()
     })
+    guard?.failed.then(() => this.#killNow())
     // Listen before the command starts. Otherwise, a signal that comes meanwhile would end this
     // process, but not the command.
     signals.listen((signal) => this.#pass(signal))
@@ -187,6 +188,14 @@ export class Child {
     if (this.#grace === 0) this.#target?.kill()
     else this.#killer = setTimeout(() => this.#target?.kill(), this.#grace)
     return true
+  }
+
+  /** Kills the command at once. */
+  #killNow(): void {
+    if (this.#over) return
+    clearTimeout(this.#killer)
+    this.#killAt = performance.now()
+    this.#target?.kill()
   }
 
   /**

@@ -3,6 +3,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LockClient } from '../client/client'
+import { LockLostError } from '../diagnostics/errors'
 import type { Lease } from '../lock/lease'
 import type { Takeover } from './takeover'
 import { Target } from './target'
@@ -16,15 +17,15 @@ const KILLED_WITHIN = 2_000
 /**
  * How long the guard waits for the adoption before it searches for the command's processes: a part
  * of the time for which the lock is safe, and bounds for the result in ms. If these are larger, and
- * the store is out of reach, the command's processes in other sessions get SIGTERM later, and have
- * less time to clean up. If they are smaller, a slow store answers during the search, which blocks
- * this process, and the guard hears of the adoption after the search.
+ * the store is out of reach, the command gets SIGTERM later, and has less time to clean up. If they
+ * are smaller, a slow store answers during the search, which blocks this process, and the guard
+ * hears of the adoption after the search.
  */
 const [ADOPTS_IN_PART, ADOPTS_LEAST, ADOPTS_MOST] = [1 / 4, 300, 1_000]
 /**
- * How long the guard may search before the command gets SIGTERM, in ms. If this is larger, the
- * command has less time to clean up. If it is smaller, the guard may miss a process that it finds
- * only by its parent, because SIGTERM may end the parent.
+ * How long a search may take before the command gets SIGTERM, or SIGKILL if there is no more time,
+ * in ms. If this is larger, the command has less time to clean up. If it is smaller, the guard may
+ * miss a process that it finds only by its parent, because the signal may end the parent.
  */
 const SEARCHED_WITHIN = 100
 
@@ -38,39 +39,40 @@ export async function endCommand(locks: LockClient | undefined, takeover: Takeov
   const { ticket, grace, command } = takeover
   const begin = performance.now()
   let lease: Lease | undefined
-  let isAsking = locks !== undefined
+  let isLost = false
   /** Returns true if another command may begin soon: then this one has no more time. */
-  const isLate = () =>
-    lease === undefined ? !isAsking || performance.now() >= safe : lease.remaining <= ticket.ttl / 3
+  const isLate = () => isLost || (lease === undefined ? performance.now() >= safe : lease.remaining <= ticket.ttl / 3)
 
-  const target = new Target(command, () => {
-    if (performance.now() - begin > SEARCHED_WITHIN) terminate()
+  const target = new Target(command, (searched) => {
+    if (searched <= SEARCHED_WITHIN) return false
+    terminate()
     return isLate()
   })
-  let isTerminated = false
+  let isTerminated = grace === 0
   const terminate = () => {
-    if (isTerminated || grace === 0) return
+    if (isTerminated) return
     isTerminated = true
     target.signal('SIGTERM')
     target.signal('SIGCONT')
   }
 
-  if (grace === 0) target.killKnown()
-  const adopted =
-    locks === undefined
-      ? Promise.resolve()
-      : adopt(locks, takeover).then((adoptee) => {
-          lease = adoptee
-          isAsking = false
-        })
-  // Adopt before the search, which takes seconds on a busy machine with many processes.
-  const left = Math.max(0, safe - performance.now())
-  const pause = Math.min(left, ADOPTS_MOST, Math.max(ADOPTS_LEAST, left * ADOPTS_IN_PART))
-  const timer = setTimeout(terminate, SEARCHED_WITHIN)
-  await Promise.race([adopted, sleep(pause)])
-  clearTimeout(timer)
-  if (grace > 0 && !isLate()) {
-    const members = target.look()
+  const adopted = adopt(locks, takeover)
+    .then((adoptee) => {
+      lease = adoptee
+    })
+    .catch((error) => {
+      // After other errors, the store still holds the lock.
+      isLost = error instanceof LockLostError
+    })
+  if (grace > 0) {
+    // Adopt before the search, which takes seconds on a busy machine with many processes.
+    const left = Math.max(0, safe - begin)
+    await Promise.race([adopted, sleep(Math.min(left, ADOPTS_MOST, Math.max(ADOPTS_LEAST, left * ADOPTS_IN_PART)))])
+  }
+  // Search before the first signal: it may end a parent, and some processes are only found by it.
+  const members = target.look()
+  if (grace === 0 || isLate()) target.killKnown()
+  else {
     terminate()
     target.endOthers(members)
   }
@@ -80,9 +82,9 @@ export async function endCommand(locks: LockClient | undefined, takeover: Takeov
   await lease?.release()
 }
 
-/** Resolves with the adopted lease, or with `undefined` if the adoption fails. */
-async function adopt(locks: LockClient, { ticket }: Takeover): Promise<Lease | undefined> {
+/** Resolves with the adopted lease; with `undefined` without `locks`. */
+async function adopt(locks: LockClient | undefined, { ticket }: Takeover): Promise<Lease | undefined> {
+  if (locks === undefined) return undefined
   const acquirer = LockClient.acquirerOf(locks).outliving()
-  const asked = { ...acquirer.defaults, ttl: ticket.ttl, most: ticket.most, wait: -1 }
-  return await acquirer.adopt(ticket, asked).catch(() => undefined)
+  return await acquirer.adopt(ticket, { ...acquirer.defaults, ttl: ticket.ttl, most: ticket.most, wait: -1 })
 }

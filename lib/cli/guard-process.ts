@@ -24,6 +24,8 @@ export class GuardProcess {
   })
   /** Resolves when the guard has ended and its output has been read. */
   readonly gone: Promise<void>
+  /** Resolves when this process has reaped the guard. */
+  readonly exited: Promise<void>
 
   /**
    * Starts a guard, which outlives this process. `prepare` is the first line to the guard, which
@@ -51,6 +53,9 @@ export class GuardProcess {
       }
       this.#process.once('close', end)
       stdout?.once('close', end)
+    })
+    this.exited = new Promise((resolve) => {
+      this.#process.once('exit', () => resolve())
     })
     if (pid === undefined) throw new Error(`the system could not start ${process.execPath}`)
     stdin?.on('error', () => {})

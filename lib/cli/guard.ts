@@ -13,6 +13,7 @@
 // The guard can be killed, too. Then leasehold starts another one at once. Until the new one
 // watches, no process would end the command.
 
+import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../../index'
 import type { CommandId } from './command-id'
 import { GuardProcess } from './guard-process'
@@ -21,8 +22,8 @@ import { unguarded } from './unguarded'
 import { uptime } from './uptime'
 
 /**
- * How often to continue a guard that may be stopped while it starts, in ms. If this is larger, the
- * command waits longer for a guard that was stopped.
+ * How often to continue the guard, in ms: a signal may have stopped it. If this is larger, it is
+ * more likely that leasehold is stopped or killed meanwhile.
  */
 const CONTINUE_EVERY = 1_000
 
@@ -35,13 +36,23 @@ export class Guard {
   #watched: Watched | undefined
   #isAsked = false
   #isEnding = false
+  /** Continues the guard from time to time. */
+  #timer: NodeJS.Timeout | undefined
   #tellEnding = () => {}
+  #tellFailed = () => {}
   /**
    * Resolves when the guard ends the command because this process was stopped for too long. Never
    * resolves otherwise.
    */
   readonly ending = new Promise<void>((resolve) => {
     this.#tellEnding = resolve
+  })
+  /**
+   * Resolves when a guard that ends the command has ended before the command. No process renews the
+   * lock then. Never resolves otherwise.
+   */
+  readonly failed = new Promise<void>((resolve) => {
+    this.#tellFailed = resolve
   })
 
   /**
@@ -71,25 +82,30 @@ export class Guard {
    */
   async watch(held: Held, lease: api.Lease, command: CommandId): Promise<boolean> {
     this.#watched = { takeover: { ...held, command }, lease }
+    this.#timer = setInterval(() => this.#process.continue(), CONTINUE_EVERY).unref()
+    // The guard may have ended during the wait for the lock, or end just now.
+    return (await this.#beginAny(this.#watched)) || (await this.#beginAny(this.#watched))
+  }
+
+  /** Begins with another guard if this one has ended. */
+  async #beginAny(watched: Watched): Promise<boolean> {
     try {
-      // The guard may have ended during the wait for the lock.
       if (this.#process.isGone) this.#process = this.#start()
     } catch {
       return false
     }
-    return await this.#begin(this.#process, this.#watched)
+    return await this.#begin(this.#process, watched)
   }
 
   async #begin(process: GuardProcess, watched: Watched): Promise<boolean> {
     const watches = process.begin(`${encode(watched.takeover)} ${this.#report(watched)}`)
-    // Until the guard watches, no report continues it if it is stopped.
-    const timer = setInterval(() => process.continue(), CONTINUE_EVERY)
-    process.gone.then(async () => (await watches) && this.#replace(process))
-    try {
-      return await watches
-    } finally {
-      clearInterval(timer)
-    }
+    process.gone.then(async () => (await watches) && this.#ended(process))
+    return await watches
+  }
+
+  #ended(gone: GuardProcess): void {
+    if (this.#isEnding && this.#watched !== undefined) this.#tellFailed()
+    else this.#replace(gone)
   }
 
   /** Starts another guard in the place of one that has ended. */
@@ -107,8 +123,6 @@ export class Guard {
   /** Reports a renewal of the lock. */
   renewed(): void {
     if (this.#watched === undefined) return
-    // A guard may be stopped. It then learns of the end of this process only if it continues.
-    this.#process.continue()
     if (this.#process.isGone) this.#replace(this.#process)
     else this.#process.report(this.#report(this.#watched))
   }
@@ -134,7 +148,13 @@ export class Guard {
   /** Ends the guard. Call it when the command is over, or will not be started. */
   dismiss(): void {
     this.#watched = undefined
+    clearInterval(this.#timer)
     this.#process.dismiss()
+  }
+
+  /** Resolves when the guard has ended, but waits for at most `limit` ms. */
+  async endsWithin(limit: number): Promise<void> {
+    await Promise.race([this.#process.exited, sleep(limit)])
   }
 }
 

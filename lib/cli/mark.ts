@@ -19,10 +19,20 @@ export function newMark(outer: string | undefined): { run: string; mark: string 
  * Returns the ids in the mark of an environment, as /proc/PID/environ shows it: none if the mark is
  * empty, and `undefined` if there is no mark.
  */
-export function runsIn(environ: string): readonly string[] | undefined {
-  const found = environ.split('\0').find((line) => line.startsWith(`${MARK}=`))
-  return found
-    ?.slice(MARK.length + 1)
-    .split(' ')
-    .filter(Boolean)
+export function runsIn(environ: Buffer): readonly string[] | undefined {
+  const start = startOfMark(environ)
+  if (start === -1) return undefined
+  const end = environ.indexOf(0, start)
+  // Decode no more than this. An environment may have megabytes, and its parts would keep all of it
+  // in memory.
+  const mark = environ.toString('latin1', start, end === -1 ? environ.length : end)
+  return mark.split(' ').filter(Boolean)
+}
+
+/** Returns where the value of the mark begins; -1 if there is no mark. */
+function startOfMark(environ: Buffer): number {
+  const [first, other] = [`${MARK}=`, `\0${MARK}=`]
+  if (environ.toString('latin1', 0, first.length) === first) return first.length
+  const found = environ.indexOf(other, 0, 'latin1')
+  return found === -1 ? -1 : found + other.length
 }

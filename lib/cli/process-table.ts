@@ -127,8 +127,8 @@ export class ProcessTable {
     const environ = environOf(pid)
     // If an environment is empty at two looks, the process is a zombie, belongs to another user, or
     // has no variables.
-    if (!environ && (before === undefined || before.isRead)) this.isComplete = false
-    return { ...status, runs: runsIn(environ), isRead: environ !== '' }
+    if (environ.length === 0 && (before === undefined || before.isRead)) this.isComplete = false
+    return { ...status, runs: runsIn(environ), isRead: environ.length > 0 }
   }
 
   /** Returns whether a process is older than the command, so that it can't belong to it. */
@@ -179,10 +179,10 @@ function pids(): number[] | undefined {
 }
 
 /** Returns the environment of a process; an empty one if it is gone or belongs to another user. */
-function environOf(pid: number): string {
+function environOf(pid: number): Buffer {
   try {
-    return readFileSync(`/proc/${pid}/environ`, 'latin1')
+    return readFileSync(`/proc/${pid}/environ`)
   } catch {
-    return ''
+    return Buffer.alloc(0)
   }
 }

@@ -37,6 +37,13 @@ interface Settings {
   warn(event: string, details: Record<string, unknown>, words: string): void
 }
 
+/**
+ * How long to wait for the end of the guard, in ms. If this is larger, a busy machine delays the
+ * exit of leasehold. If it is smaller, a guard may stay a zombie in a container whose first process
+ * reaps no others.
+ */
+const GUARD_ENDS_WITHIN = 200
+
 export const run: Command = {
   name: 'run',
   synopsis: 'KEY [options] -- COMMAND [ARG…]',
@@ -113,7 +120,8 @@ command can't be run. 127: there is no such command.`,
     } finally {
       // The guard's open pipe would keep this process alive.
       guard?.dismiss()
-      await locks?.close()
+      // Otherwise, the guard would stay a zombie where the first process reaps no others.
+      await Promise.all([locks?.close(), guard?.endsWithin(GUARD_ENDS_WITHIN)])
       // An error is printed after these messages.
       await printed()
     }

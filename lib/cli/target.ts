@@ -54,15 +54,18 @@ export class Target {
   /** The processes with the mark that the look under way has found. */
   #found: ProcessStatus[] = []
   #isLate = false
+  /** When the look under way began, in ms of `performance.now()`. */
+  #lookedAt = 0
 
   /**
-   * Calls `isLate` often during a look, which blocks the event loop. As soon as it returns true,
-   * kills the known processes, and from then on each process as soon as the look finds it.
+   * Calls `isLate` often during a look, which blocks the event loop, with the ms that the look has
+   * taken so far. As soon as it returns true, kills what is known, and from then on each process as
+   * soon as it is found.
    */
-  constructor(command: CommandId, isLate: () => boolean = () => false) {
+  constructor(command: CommandId, isLate: (searched: number) => boolean = () => false) {
     this.#command = command
     this.#table = new ProcessTable(command, () => {
-      if (this.#isLate || !isLate()) return
+      if (this.#isLate || !isLate(performance.now() - this.#lookedAt)) return
       this.#isLate = true
       this.killKnown()
       for (const { pid } of this.#found) send(pid, 'SIGKILL')
@@ -75,6 +78,7 @@ export class Target {
    */
   look(found?: (member: ProcessStatus) => void): readonly Member[] {
     this.#found = []
+    this.#lookedAt = performance.now()
     const all = this.#table.look((status) => {
       this.#found.push(status)
       if (this.#isLate) send(status.pid, 'SIGKILL')
