@@ -17,6 +17,7 @@ const removeFile = (store) => {
 /** Removes from a message how late a busy thread noticed the loss. */
 const punctual = (message) => message.replace(/; this thread noticed the loss \d+ ms late/, '')
 
+const STOP = 'Stop the work: the next holder may have begun'
 /** Returns the text that begins an error about the loss of `key`. */
 const begin = (key) => `the lease of "${key}" is lost: `
 
@@ -33,7 +34,7 @@ overStores('messages of lost leases', (store) => {
         `the lock file ${store.url.slice('sqlite:'.length)} knows nothing of it any more: ` +
         'the file was removed or replaced, or the lock was released by force',
     }
-    assert.throws(() => lease.assertHeld(), { message: begin(key) + (said[store.name] ?? redisSaid(locks)) })
+    assert.throws(() => lease.assertHeld(), { message: `${begin(key)}${said[store.name] ?? redisSaid(locks)}. ${STOP}` })
   })
 
   test('a lease that nothing renews names its ttl, and says what to do', async (t) => {

@@ -43,10 +43,13 @@ const MOST_OF_URL = 500
  */
 const LATE = 100
 
+/** What to do if another client may be at work. */
+const STOP = 'Stop the work: the next holder may have begun'
+
 const WORDS: Readonly<Record<api.LossReason, (lease: LostLease, facts: LossFacts) => string>> = {
   expired: expiredWords,
-  taken: () => 'another client holds the lock now',
-  missing: ({ store }) => missingFrom(store),
+  taken: () => `another client holds the lock now. ${STOP}`,
+  missing: ({ store }) => `${missingFrom(store)}. ${STOP}`,
   stalled: stalledWords,
   closed: () => 'the client was closed',
 }
