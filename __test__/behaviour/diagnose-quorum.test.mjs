@@ -22,22 +22,21 @@ describe('diagnose: a quorum', { timeout: 240_000 }, () => {
     assert.deepEqual(codesOf(await diagnose(t, urls)), [[urls[0], 'warning', 'even']])
   })
 
-  test('two nodes that are the same server, by two names or in two databases, are an error', async (t) => {
+  test('two nodes that are the same server, by two names of its host, are an error', async (t) => {
     const [one, other] = await start(t, 2)
-    for (const again of [one.url().replace('127.0.0.1', 'localhost'), `${one.url()}/1`]) {
-      const found = await diagnose(t, [one.url(), other.url(), again])
-      assert.equal(found.ok, false)
-      assert.deepEqual(codesOf(found), [[again, 'error', 'same-server']])
-      const { message } = found.findings.find(({ code }) => code === 'same-server')
-      assert.ok(message.startsWith(`two nodes, ${one.url()} and ${again}, are one and the same server`), message)
-    }
+    const again = one.url().replace('127.0.0.1', 'localhost')
+    const found = await diagnose(t, [one.url(), other.url(), again])
+    assert.equal(found.ok, false)
+    assert.deepEqual(codesOf(found), [[again, 'error', 'same-server']])
+    const { message } = found.findings.find(({ code }) => code === 'same-server')
+    assert.ok(message.startsWith(`two nodes, ${one.url()} and ${again}, are one and the same server`), message)
   })
 
   test('if the user has no permission for INFO, the nodes count as unchecked and not as the same server', async (t) => {
     const user = { name: 'app', password: 'secret', rules: '~* &* +@all -info' }
     const [one, other] = [await startRedis(t, { keep: true, user }), await startRedis(t, { keep: true, user })]
     const urls = [one, other].map((server) => server.url('app:secret'))
-    const found = await diagnose(t, [...urls, `${urls[0]}/1`])
+    const found = await diagnose(t, [...urls, urls[0].replace('127.0.0.1', 'localhost')])
     assert.deepEqual(new Set(codesOf(found).map(([, , code]) => code)), new Set(['unchecked']))
     assert.equal(found.ok, true)
   })

@@ -17,6 +17,7 @@ const removeFile = (store) => {
 /** Removes from a message how late a busy thread noticed the loss. */
 const punctual = (message) => message.replace(/; this thread noticed the loss \d+ ms late/, '')
 
+const ACQUIRE = 'if the work is not done, acquire the lock'
 const STOP = 'Stop the work: the next holder may have begun'
 /** Returns the text that begins an error about the loss of `key`. */
 const begin = (key) => `the lease of "${key}" is lost: `
@@ -34,7 +35,9 @@ overStores('messages of lost leases', (store) => {
         `the lock file ${store.url.slice('sqlite:'.length)} knows nothing of it any more: ` +
         'the file was removed or replaced, or the lock was released by force',
     }
-    assert.throws(() => lease.assertHeld(), { message: `${begin(key)}${said[store.name] ?? redisSaid(locks)}. ${STOP}` })
+    assert.throws(() => lease.assertHeld(), {
+      message: `${begin(key)}${said[store.name] ?? redisSaid(locks)}. ${STOP}`,
+    })
   })
 
   test('a lease that nothing renews names its ttl, and says what to do', async (t) => {
@@ -125,10 +128,10 @@ overStores('messages of tickets that can not be adopted', (store) => {
     const lease = await locks.adopt(ticket)
     const here = 'this client adopted the ticket already, and holds the lease'
     await assert.rejects(locks.adopt(ticket), notAdopted('taken', key, here))
-    const elsewhere = 'another client holds the lock now. A ticket can be adopted once, and before its time is over'
+    const elsewhere = `another client holds the lock now. A ticket can be adopted once, and before its time is over: ${ACQUIRE}`
     await assert.rejects(other.adopt(ticket), notAdopted('taken', key, elsewhere))
     await lease.release()
-    const gone = `${where(locks)} has no lease for the ticket. The lease was released, or its time is over, or the ticket is of another store or prefix`
+    const gone = `${where(locks)} has no lease for the ticket. The lease was released, or its time is over, or the ticket is of another store or prefix: ${ACQUIRE}`
     await assert.rejects(locks.adopt(ticket), notAdopted('missing', key, gone))
   })
 
@@ -138,7 +141,7 @@ overStores('messages of tickets that can not be adopted', (store) => {
     const ticket = await (await locks.acquire(key)).detach()
     await (await locks.adopt(ticket)).release()
     const lease = await locks.acquire(key)
-    const elsewhere = 'another client holds the lock now. A ticket can be adopted once, and before its time is over'
+    const elsewhere = `another client holds the lock now. A ticket can be adopted once, and before its time is over: ${ACQUIRE}`
     await assert.rejects(locks.adopt(ticket), notAdopted('taken', key, elsewhere))
     await locks.adopt(await lease.detach())
     await assert.rejects(locks.adopt(ticket), notAdopted('taken', key, elsewhere))

@@ -105,6 +105,12 @@ const MISTAKES = [
     'The "cron" argument of the schedule "report" must be a cron pattern, such as "0 3 * * *" or "@daily": Invalid value for minute: 61',
   ],
   [
+    'schedule: an unknown nickname',
+    (locks) => locks.schedule('report', '@hourli', noop),
+    'The "cron" argument of the schedule "report" must be a cron pattern, such as "0 3 * * *" or "@daily": ' +
+      'it is not a nickname such as @hourly or @daily',
+  ],
+  [
     'schedule: control characters',
     (locks) => locks.schedule('report', '\u001b[2J * * * *', noop),
     'The "cron" argument of the schedule "report" must be a cron pattern, such as "0 3 * * *" or "@daily": ' +

@@ -81,10 +81,13 @@ export class Guard {
    * the guard is sure to do so, and with false if the guard ends before that.
    */
   async watch(held: Held, lease: api.Lease, command: CommandId): Promise<boolean> {
-    this.#watched = { takeover: { ...held, command }, lease }
+    const watched = { takeover: { ...held, command }, lease }
+    this.#watched = watched
     this.#timer = setInterval(() => this.#process.continue(), CONTINUE_EVERY).unref()
     // The guard may have ended during the wait for the lock, or end just now.
-    return (await this.#beginAny(this.#watched)) || (await this.#beginAny(this.#watched))
+    if (await this.#beginAny(watched)) return true
+    // The command may be over by now.
+    return this.#watched !== undefined && (await this.#beginAny(watched))
   }
 
   /** Begins with another guard if this one has ended. */

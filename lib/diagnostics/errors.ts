@@ -139,10 +139,12 @@ export function notAdoptedError(
   isHeldHere: boolean,
 ): LockLostError {
   const words = {
-    taken: 'another client holds the lock now. A ticket can be adopted once, and before its time is over',
+    taken:
+      'another client holds the lock now. A ticket can be adopted once, and before its time is over: if the work is not done, ' +
+      'acquire the lock',
     missing:
       `${placeOf(store)} has no lease for the ticket. The lease was released, or its time is over, or the ticket is of ` +
-      'another store or prefix',
+      'another store or prefix: if the work is not done, acquire the lock',
   }
   const because = isHeldHere ? 'this client adopted the ticket already, and holds the lease' : words[reason]
   return new LockLostError(reason, `could not adopt the lease of ${quote(key)}: ${because}`, { key })

@@ -74,6 +74,9 @@ function parse(schedule: string, pattern: string, timeZone: string): Croner {
     const options = { __proto__: null, timezone: timeZone, fixedTimeRule: 'no-wildcard', paused: true } as const
     return new croner.Cron(pattern, options)
   } catch (error) {
+    if (pattern.trim().startsWith('@')) {
+      throw noPattern(schedule, 'it is not a nickname such as @hourly or @daily', error)
+    }
     throw noPattern(schedule, printable((error as Error).message.replace(/^CronPattern: /, ''), 200), error)
   }
 }

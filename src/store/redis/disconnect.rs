@@ -12,7 +12,9 @@ impl Disconnect {
             Disconnect::TimedOut => {
                 // Do not name the time: near the end of a lease, a request has less than the
                 // time-out.
-                let message = format!("{address} did not answer in time");
+                let message = format!(
+                    "{address} did not answer in time: is it frozen or overloaded, or is the network slow?"
+                );
                 StoreError::maybe_done(StoreErrorKind::TimedOut, message)
             }
             Disconnect::Torn => {

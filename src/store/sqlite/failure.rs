@@ -132,7 +132,7 @@ fn unusable(path: &Path, error: &dyn Display) -> StoreError {
     let directory = path.parent().unwrap_or(path);
     match (path.metadata(), directory.metadata()) {
         (Ok(file), _) if file.is_dir() => {
-            not_done(StoreErrorKind::Unsupported, format!("the lock file {shown} is a directory"))
+            not_done(StoreErrorKind::Unsupported, format!("the lock file {shown} is a directory; name a file in it"))
         }
         (Ok(_), _) => {
             let beside = ["-wal", "-shm"].map(|end| {

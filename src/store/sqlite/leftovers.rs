@@ -20,6 +20,9 @@ use super::schema;
 /// The bytes of a page: SQLite's default.
 const PAGE: u64 = 4096;
 
+/// The length of a log's index is a multiple of this.
+const INDEX_PART: u64 = 32 * 1024;
+
 /// The version of a log's index, with which an index begins.
 const INDEX_VERSION: u32 = 3_007_000;
 
@@ -34,17 +37,21 @@ pub fn check_beside(real: &Path, is_missing: bool) -> io::Result<()> {
         let beside = with_end(real, end);
         let Ok(found) = beside.symlink_metadata() else { continue };
         if !found.is_file() {
-            if is_missing {
+            // SQLite would remove it beside an empty database, and refuse to open it beside others.
+            if is_missing || real.metadata().is_ok_and(|database| database.len() == 0) {
                 return Err(refused(real, &beside));
             }
-            // SQLite refuses to open it.
             continue;
         }
         if file_beside(&beside).is_some() {
             return Err(foreign(&beside));
         }
         if !is_missing && end == "-shm" {
-            // On some systems, closing the index drops SQLite's locks on it.
+            // On some systems, closing the index drops SQLite's locks on it, so look only at its
+            // length. SQLite may have cut it off at the third byte.
+            if found.len() > 3 && found.len() % INDEX_PART != 0 {
+                return Err(foreign(&beside));
+            }
             continue;
         }
         match first_bytes(&beside, 8) {

@@ -93,6 +93,34 @@ fn only_an_unused_lock_file_without_files_beside_it_is_an_unfinished_one() {
 }
 
 #[test]
+fn an_index_beside_a_database_is_known_by_its_length() {
+    let folder = Folder::new();
+    let real = folder.0.join("locks");
+    let index = with_end(&real, "-shm");
+    fs::write(&real, b"a database").unwrap();
+    for (length, known) in [(0, true), (3, true), (4, false), (32_768, true), (65_536, true), (40_000, false)]
+    {
+        fs::write(&index, vec![b'x'; length]).unwrap();
+        assert_eq!(check_beside(&real, false).is_ok(), known, "{length}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_beside_an_empty_database_is_refused() {
+    for end in ["-journal", "-wal", "-shm"] {
+        let folder = Folder::new();
+        let real = folder.0.join("locks");
+        fs::write(&real, b"").unwrap();
+        std::os::unix::fs::symlink("elsewhere", with_end(&real, end)).unwrap();
+        assert!(check_beside(&real, false).is_err(), "{end}");
+        // SQLite refuses to open it.
+        fs::write(&real, b"a database").unwrap();
+        assert!(check_beside(&real, false).is_ok(), "{end}");
+    }
+}
+
+#[test]
 fn the_files_of_sqlite_are_known_by_their_first_bytes() {
     let folder = Folder::new();
     let real = folder.0.join("locks");
