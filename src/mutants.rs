@@ -67,6 +67,8 @@ pub enum Mutant {
     TicketLeftBehind,
     /// The release of an adopted lease does not release the ticket.
     TicketKeptAfterRelease,
+    /// The detachment of an adopted lease does not free the nodes that still have the ticket.
+    TicketKeptAfterDetach,
     /// The quorum detaches a lease while nodes still have to answer the acquire.
     DetachedTooSoon,
     /// An adopter counts a node whose lease is newer than the ticket.
@@ -82,7 +84,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// The mutants that the simulation has to find.
-    pub const ALL: [Mutant; 31] = [
+    pub const ALL: [Mutant; 32] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -109,6 +111,7 @@ impl Mutant {
         Mutant::RepairAfterBreak,
         Mutant::TicketLeftBehind,
         Mutant::TicketKeptAfterRelease,
+        Mutant::TicketKeptAfterDetach,
         Mutant::DetachedTooSoon,
         Mutant::NewerLeaseAdopted,
         Mutant::NewerLeaseKept,

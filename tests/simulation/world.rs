@@ -3,7 +3,8 @@
 //! - [`shape`], [`event`], [`counts`]: the kind of a world, what happens in it, and the result;
 //! - [`network`], [`breakers`], [`late_copies`]: what befalls messages and nodes;
 //! - [`checks`]: what must hold after each grant;
-//! - [`adopters`], [`half_used_tickets`], [`repairs`]: scenes at the end of a quorum's schedule.
+//! - [`adopters`], [`half_used_tickets`], [`repairs`], [`ticket_chains`]: scenes at the end of a
+//!   quorum's schedule.
 
 mod adopters;
 mod breakers;
@@ -15,6 +16,7 @@ mod late_copies;
 mod network;
 mod repairs;
 mod shape;
+mod ticket_chains;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashSet};
@@ -193,6 +195,7 @@ impl World {
         }
         self.deliver_late_copies();
         if self.nodes.len() > 1 {
+            self.hand_over_in_a_chain();
             self.adopt_a_half_used_ticket();
         }
         // Nodes remember for a while that a lock was broken.

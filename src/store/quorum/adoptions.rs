@@ -115,6 +115,11 @@ impl Adoptions {
         self.by_adopter.get(&adopter).cloned().unwrap_or_default()
     }
 
+    /// Returns true if a node still has to answer an attempt of this adopter.
+    pub fn is_asked_for(&self, adopter: Token) -> bool {
+        self.by_adopter.contains_key(&adopter)
+    }
+
     /// Returns the attempts that have something to do at `now`, in the order in which they came.
     pub fn due(&self, now: Instant) -> Vec<u64> {
         let mut due: Vec<u64> = self.wakes.range(..=(now, u64::MAX)).map(|(_, id)| *id).collect();

@@ -168,7 +168,9 @@ impl Coordinator {
                 waited = self.waiters.touched_by(*token);
                 self.refuse(*token);
                 self.adopter_ended(now, *token, None);
-                self.release_ticket(now, ended.as_ref());
+                if let Some(ended) = &ended {
+                    self.release_ticket(now, ended, *token);
+                }
                 released = ended;
             }
             Request::GiveBack { token, ticket, .. } => {

@@ -360,6 +360,8 @@ mod newer_leases_tests;
 mod releasing_tests;
 #[path = "coordinator/repairing_tests.rs"]
 mod repairing_tests;
+#[path = "coordinator/ticket_chains_tests.rs"]
+mod ticket_chains_tests;
 #[path = "coordinator/used_tickets_tests.rs"]
 mod used_tickets_tests;
 

@@ -78,6 +78,15 @@ impl PendingReleases {
         }
     }
 
+    /// Changes the pending releases that would move a lease to `token`, which is the next ticket by
+    /// now: the nodes release these leases by way of the token `unused`. A node that has already
+    /// moved a lease to `token` keeps that lease.
+    pub fn release_moved(&mut self, token: Token, unused: Token) {
+        for node_releases in &mut self.nodes {
+            node_releases.release_moved(token, unused);
+        }
+    }
+
     /// Takes what `node` answered to the pending releases that were due. Call it before
     /// [`PendingReleases::answered`]. If another adopter has claimed a lease, the node still has to
     /// carry out the same move from that claim.

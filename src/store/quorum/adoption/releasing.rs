@@ -109,7 +109,7 @@ impl AdoptionAttempt {
     fn change(&self, token: Token, end: AdoptionEnd) -> TokenChange {
         let to = match end {
             AdoptionEnd::Won => Some(self.request.adopter),
-            AdoptionEnd::Released => None,
+            AdoptionEnd::Released | AdoptionEnd::Detached => None,
             AdoptionEnd::BackedOff | AdoptionEnd::GaveUp if mutants::is(Mutant::ClaimsFreed) => None,
             AdoptionEnd::Lost | AdoptionEnd::BackedOff | AdoptionEnd::GaveUp => Some(self.request.ticket),
         };

@@ -124,7 +124,7 @@ impl Coordinator {
             }
             self.follow_adoption(now, id, step);
         }
-        self.adoptions.changed(id);
+        self.node_answered(id);
     }
 
     /// Takes the answer of a node to the second round of an adoption.
@@ -144,6 +144,13 @@ impl Coordinator {
             let step = adoption.confirmed(node, answer, &self.nodes);
             self.follow_adoption(now, id, step);
         }
+        self.node_answered(id);
+    }
+
+    /// Notes that a node has answered an attempt. A detachment may wait for this answer.
+    fn node_answered(&mut self, id: u64) {
+        let Some(adoption) = self.adoptions.get(id) else { return };
+        self.detachments.answered(adoption.request.adopter);
         self.adoptions.changed(id);
     }
 
@@ -301,6 +308,11 @@ impl Coordinator {
     pub(super) fn adopter_ended(&mut self, now: Instant, adopter: Token, to: Option<Token>) {
         self.pending_releases.redirect(now, adopter, to);
         let end = if to.is_some() { AdoptionEnd::GaveUp } else { AdoptionEnd::Released };
+        self.end_adoptions(now, adopter, end);
+    }
+
+    /// Ends the adoptions of `adopter` with `end`.
+    pub(super) fn end_adoptions(&mut self, now: Instant, adopter: Token, end: AdoptionEnd) {
         for id in self.adoptions.of_adopter(adopter) {
             let Some(adoption) = self.adoptions.get_mut(id) else { continue };
             match adoption.stage {

@@ -8,6 +8,11 @@
 //! its grant, the failure of one other node could then keep the ticket from being adopted. So the
 //! quorum first waits until all nodes have answered the earlier requests for the lease, and have
 //! accepted its fence.
+//!
+//! A detachment also waits until all nodes have answered the adoption of its lease. After the
+//! detachment, a node that answers late does not pass to the adopter any more: see
+//! [`used_tickets`](super::used_tickets). If the detachment did not wait, the next ticket would
+//! often lack a node that is only a little slower than the others.
 
 use super::Coordinator;
 use super::waiting_detachments::WaitingDetachment;
@@ -54,9 +59,11 @@ impl Coordinator {
         }
     }
 
-    /// Returns true if a node still has to answer a request for the lease of `token`. Earlier
-    /// detachments do not count.
+    /// Returns true if a node still has to answer a request for the lease of `token`, or its
+    /// adoption. Earlier detachments do not count.
     fn is_asked_for(&self, token: Token) -> bool {
-        self.repairs.is_open(token) || self.open_requests.contains(token)
+        self.repairs.is_open(token)
+            || self.open_requests.contains(token)
+            || self.adoptions.is_asked_for(token)
     }
 }

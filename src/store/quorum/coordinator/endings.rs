@@ -50,8 +50,7 @@ impl Coordinator {
             ttl: ttl.as_duration(),
         };
         match (answer, &vote_round.request) {
-            // No client of this process holds a detached lease.
-            (Ok(Reply::Renewed { .. }), Request::Detach { .. }) => drop(self.lease_nodes.forget(token)),
+            (Ok(Reply::Renewed { .. }), Request::Detach { .. }) => self.detached(now, token),
             (Ok(Reply::Acquired { fence, .. }), Request::Acquire(acquire)) => {
                 let AcquireRequest { key, mode, holder, outlives_process, fences, .. } = acquire.clone();
                 let fences = (*fence, fences);

@@ -197,7 +197,7 @@ impl Coordinator {
             let release = TokenChange { ends, ..TokenChange::release(ended.key.clone(), token) };
             self.pending_releases.add(now, node, release, ended.repaired & 1 << node != 0);
         }
-        self.release_ticket(now, Some(&ended));
+        self.release_ticket(now, &ended, token);
     }
 }
 

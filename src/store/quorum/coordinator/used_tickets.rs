@@ -30,12 +30,29 @@
 //! an adopter that died. A move that was sent before the release may arrive after it, so the quorum
 //! releases the adopter's token at these nodes in any case.
 //!
-//! **Why moves do not disturb later adoptions.** If the adopter detaches the lease, its token is
-//! the next ticket. Moves of the first ticket then add nodes to that ticket, and take none from its
-//! adopter. If the adopter's process gives the lease back to the first ticket, it sends no more
-//! moves from that ticket. A node that a late move gives to the adopter is given back, too. Moves
-//! go only to nodes that did not confirm the adopter, so most nodes have the ticket even before
-//! that.
+//! **What happens when the adopter detaches the lease.** The adopter's token is then the next
+//! ticket, which may soon be used up, too. The process does not hear of that. If it gave the next
+//! ticket to a node that comes back after that, the node would keep that ticket. So from the
+//! detachment on, the process gives the adopter no more nodes. It frees the nodes that may still
+//! have the first ticket or a claim to it: they move the lease to a token that no client uses, and
+//! then release that token. A freed node gets the lease back with the renewals of the next adopter.
+//! In a chain of hand-overs, each adopter's process does this for the ticket that it adopted: when
+//! it detaches the lease, or when it releases it. So a node that was away during the chain keeps no
+//! token of the chain, whichever one it has.
+//!
+//! **Why this never frees a node that a client counts on.** Most nodes have confirmed the adopter.
+//! From the detachment on, no process gives these nodes back to the first ticket: the adopter's
+//! process could do it only before its client had the lease. So neither the owner of the first
+//! ticket nor an adopter with a claim to it can ever get most nodes. Only the first ticket and
+//! claims to it are freed, so no client counts on these nodes. The adopter's own token is never
+//! released in this way. A node may have that token although its answer was lost, and the next
+//! ticket may need this node.
+//!
+//! **Why moves do not disturb other adoptions.** Moves take no node from the adopter of the next
+//! ticket: they name only the first ticket, and claims to it. If the adopter's process gives the
+//! lease back to the first ticket, it sends no more moves from that ticket. A node that a late move
+//! gives to the adopter is given back, too. Moves go only to nodes that did not confirm the
+//! adopter, so most nodes have the ticket even before that.
 //!
 //! **Why an adopted lease that has ended is released.** A node keeps an adopter's lease at least
 //! until the end of the ticket, because the adopter's process may give the lease back to the
@@ -51,6 +68,7 @@
 //! token stays there. A node can't distinguish that token from the token of another client, so the
 //! token stays until it ends.
 
+use super::super::adoption::AdoptionEnd;
 use super::super::lease_nodes::{EndedLease, LeaseTerms};
 use super::super::pending_releases::TokenChange;
 use super::Coordinator;
@@ -106,17 +124,33 @@ impl Coordinator {
         }
     }
 
-    /// Releases the ticket of an adopted lease that has ended, at each node that may still have it.
-    pub(super) fn release_ticket(&mut self, now: Instant, ended: Option<&EndedLease>) {
-        let Some(EndedLease { key, token, ticket: Some((ticket, nodes)), until, .. }) = ended else { return };
+    /// Forgets the lease of `token`, which was detached: no client of this process holds it any
+    /// more. If it was adopted, frees each node that may still have its ticket or a claim to that
+    /// ticket.
+    pub(super) fn detached(&mut self, now: Instant, token: Token) {
+        let ended = self.lease_nodes.forget(token);
+        if mutants::is(Mutant::TicketKeptAfterDetach) {
+            return;
+        }
+        self.end_adoptions(now, token, AdoptionEnd::Detached);
+        if let Some(ended @ EndedLease { ticket: Some(_), .. }) = &ended {
+            let unused = Token::random();
+            self.pending_releases.release_moved(token, unused);
+            self.release_ticket(now, ended, unused);
+        }
+    }
+
+    /// Releases the ticket of an adopted lease that has ended or was detached, at each node that
+    /// may still have the ticket. The node first moves the lease to `to`, which no client uses.
+    pub(super) fn release_ticket(&mut self, now: Instant, ended: &EndedLease, to: Token) {
+        let EndedLease { key, token, ticket: Some((ticket, nodes)), until, .. } = ended else { return };
         if mutants::is(Mutant::TicketKeptAfterRelease) {
             return;
         }
         let ends = Some(*until).max(self.ticket_ends.latest(*token));
         for node in (0..self.nodes.count()).filter(|node| nodes & 1 << node != 0) {
             // Another adopter may give the node back to the ticket only after the first request.
-            let change =
-                TokenChange { release: true, ends, ..TokenChange::ticket(key.clone(), *ticket, *token) };
+            let change = TokenChange { release: true, ends, ..TokenChange::ticket(key.clone(), *ticket, to) };
             self.pending_releases.add_move(now, node, change, true);
         }
     }

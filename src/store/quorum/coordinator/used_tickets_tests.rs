@@ -6,23 +6,23 @@ use super::*;
 use crate::store::memory::LeaseTable;
 
 /// No nodes.
-const NONE: [usize; 0] = [];
+pub(super) const NONE: [usize; 0] = [];
 
-fn renew(token: Token) -> Request {
+pub(super) fn renew(token: Token) -> Request {
     Request::Renew { key: KEY.into(), token, ttl: ttl(), fences: 0 }
 }
 
-fn release(token: Token) -> Request {
+pub(super) fn release(token: Token) -> Request {
     Request::Release { key: KEY.into(), token, used: None }
 }
 
-fn detach(token: Token) -> Request {
+pub(super) fn detach(token: Token) -> Request {
     Request::Detach { key: KEY.into(), token, ttl: ttl(), fence: Fence(77), own_ttl: ttl() }
 }
 
 impl TestNetwork {
     /// Returns the nodes at which `token` has a lease. The question does not prolong the lease.
-    fn nodes_of(&mut self, token: Token) -> Vec<usize> {
+    pub(super) fn nodes_of(&mut self, token: Token) -> Vec<usize> {
         let (now, ttl) = (self.now, Ttl::MIN);
         let renew = || Request::Renew { key: KEY.into(), token, ttl, fences: 0 };
         let has = |node: &mut LeaseTable| matches!(node.apply(renew(), now, 1), Ok(Reply::Renewed { .. }));
@@ -30,7 +30,7 @@ impl TestNetwork {
     }
 
     /// Returns the nodes at which any token has a lease.
-    fn held(&mut self) -> Vec<usize> {
+    pub(super) fn held(&mut self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|node| self.held_by(*node).is_some()).collect()
     }
 }

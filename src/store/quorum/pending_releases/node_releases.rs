@@ -119,6 +119,16 @@ impl NodeReleases {
         }
     }
 
+    /// Changes the pending releases that would move a lease to `token`: the node moves these leases
+    /// to `unused`, and then releases them.
+    pub(super) fn release_moved(&mut self, token: Token, unused: Token) {
+        for moved in self.releases.moving_to(token) {
+            self.releases.update(moved, |PendingRelease { change, .. }| {
+                (change.to, change.release) = (Some(unused), true);
+            });
+        }
+    }
+
     /// Takes what the node said to the requests in flight.
     /// Call it before [`NodeReleases::answered`].
     pub(super) fn said(&mut self, now: Instant, said: &[MoveResult]) {

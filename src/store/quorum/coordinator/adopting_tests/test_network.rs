@@ -31,6 +31,9 @@ pub struct TestNetwork {
     pub down: Vec<usize>,
     /// The nodes that never answer.
     pub silent: Vec<usize>,
+    /// A node that carries its requests out at that instant, even if no adopter waits for them any
+    /// more.
+    pub stalled: Option<(usize, Instant)>,
     /// The nodes that deny all requests.
     pub denying: Vec<usize>,
     /// An adopter that does nothing, and gets no answers, for now.
@@ -54,6 +57,7 @@ impl TestNetwork {
             nodes: (0..nodes).map(|_| LeaseTable::default()).collect(),
             down: Vec::new(),
             silent: Vec::new(),
+            stalled: None,
             denying: Vec::new(),
             frozen: None,
             distance: Box::new(distance),
@@ -110,6 +114,14 @@ impl TestNetwork {
                 self.put(100, Message::Answer(adopter, call.id, vec![Err(denied); count]));
             } else if self.silent.contains(&node) {
                 self.put(timeout, Message::Answer(adopter, call.id, vec![Err(late); count]));
+            } else if let Some((_, until)) =
+                self.stalled.filter(|stalled| stalled.0 == node && self.now < stalled.1)
+            {
+                let wait = until.since(self.now).as_micros() as u64;
+                if timeout < wait {
+                    self.put(timeout, Message::Answer(adopter, call.id, vec![Err(late); count]));
+                }
+                self.put(wait, Message::Request(adopter, call));
             } else {
                 self.put((self.distance)(adopter, node), Message::Request(adopter, call));
             }
