@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { createLockClient, LockError, LockLostError } from 'leasehold'
-import { until, within } from '../support/clock.mjs'
+import { sleep, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { startRelay } from '../support/relay.mjs'
 import { startRedis } from '../support/servers.mjs'
@@ -128,6 +128,31 @@ test('the adopter gets a server that was down during the adoption, and then anot
   assert.ok(lease.isHeld)
   assert.equal(await lease.release(), true)
 })
+
+for (const [how, adopters] of [
+  ['down', [1, 1, 0, 2]],
+  ['silent', [0, 0, 0, 0]],
+]) {
+  test(`a server that is ${how} during a chain of hand-overs is free soon after the last release`, async (t) => {
+    const servers = await Promise.all([0, 1, 2].map(() => startRedis(t, { keep: true })))
+    const store = servers.map((server) => server.url())
+    const clients = [0, 1, 2].map((i) => createLockClient({ store, ttl: 20_000, name: `client ${i}` }))
+    atEnd(t, () => Promise.all(clients.map((client) => client.close())))
+    await Promise.all(clients.map((client) => client.ready()))
+    const tokens = () => Promise.all(servers.map((server) => server.ask('GET', 'lock:k')))
+    let ticket = await (await clients[0].acquire('k')).detach(60_000)
+    await until('the ticket to be everywhere', async () => new Set(await tokens()).size === 1)
+    if (how === 'down') await servers[2].kill()
+    else servers[2].freeze()
+    for (const i of adopters.slice(0, -1)) ticket = await (await clients[i].adopt(ticket)).detach(60_000)
+    assert.equal(await (await clients[adopters.at(-1)].adopt(ticket)).release(), true)
+    // The requests to the server time out in this time.
+    await sleep(1_500)
+    if (how === 'down') await servers[2].start()
+    else servers[2].thaw()
+    await until('all servers to be free', async () => (await tokens()).every((token) => !token), 15_000)
+  })
+}
 
 for (const [how, end] of [
   ['aborts', (_, controller) => controller.abort()],
