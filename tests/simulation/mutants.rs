@@ -52,7 +52,7 @@ fn seed_of_rare(wrong: Wrong) -> Option<u64> {
         // The first schedules of a quorum find it, but each of them then runs for seconds.
         Wrong::Rules(Mutant::NoCleanUp) => Some(93),
         Wrong::Rules(Mutant::GrantFromNotice) => Some(1400),
-        Wrong::Rules(Mutant::RepairKeptAfterRelease) => Some(286),
+        Wrong::Rules(Mutant::RepairKeptAfterRelease) => Some(274),
         Wrong::Rules(Mutant::RepairWithoutFence) => Some(158),
         Wrong::Rules(Mutant::RepairDoesNotWait) => Some(86),
         Wrong::Rules(Mutant::DetachedTooSoon) => Some(1275),

@@ -3,14 +3,19 @@
 //! may be gone. Exactly one adopter gets the lease. If adopters give up, at most one gets it. If an
 //! adopter dies, the others get the lease, or are told that the dead one had it. When all nodes are
 //! back, the adopter gets all of them, and its release leaves nothing behind.
+//!
+//! A minority of the nodes may have missed the detachment. These nodes do not have the ticket, or a
+//! late acquire gives them a lease that is newer than the ticket. If so many other nodes are gone
+//! that no majority with the ticket is left, the adopters go on asking until the nodes are back.
 
 use std::time::Duration;
 
 use leasehold::engine::command::{Command, Outcome, Wait};
 use leasehold::engine::ids::OpId;
-use leasehold::lease::{LossReason, Mode, Token, Ttl};
+use leasehold::lease::{Instant, LossReason, Mode, Token, Ttl};
 use leasehold::store::{Reply, Request};
 
+use super::super::node::Node;
 use super::super::process::{DetachedLease, ENV};
 use super::{PROCESSES, World};
 
@@ -27,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How much later the outcome counts if an adopter dies. In this time, the other adopters take its
 /// claims over, and ask again after a pause.
 const MOURNING: Duration = Duration::from_secs(5);
+/// How late a frozen node may carry out the acquire and the detachment of the ticket.
+const LATENESS: Duration = Duration::from_secs(1);
 /// How long the adopter may take to get the nodes that are back. It renews its lease in this time.
 const RETURN: Duration = Duration::from_secs(9);
 /// How long the nodes may keep a lease that was released.
@@ -35,8 +42,10 @@ const RELEASE: Duration = Duration::from_secs(5);
 impl World {
     /// Lets the adopters adopt one ticket, and checks what each of them was told.
     pub(super) fn adopt_at_once(&mut self) {
-        while let Some(node) = self.nodes.iter().find(|node| node.down_until > self.now) {
-            self.live_until(node.down_until);
+        // A node that is still frozen would miss the detachment.
+        let back = |node: &Node| node.down_until.max(node.frozen_until);
+        while let Some(until) = self.nodes.iter().map(back).find(|until| *until > self.now) {
+            self.live_until(until);
         }
         // An acquire may use half of the store timeout (at least 75 ms) for a round trip. A longer
         // distance would make acquires fail.
@@ -47,19 +56,20 @@ impl World {
                 self.distances.insert((process, node), distance);
             }
         }
+        let late = if self.rng.u8(..3) == 0 { self.choose_minority() } else { Vec::new() };
+        let lateness = Duration::from_micros(self.rng.u64(0..LATENESS.as_micros() as u64));
+        self.let_go_away(&late, self.now + lateness);
         let detached = self.detach_one();
-        let minority = self.nodes.len() - self.nodes.len() / 2 - 1;
-        let mut gone: Vec<usize> = (0..self.nodes.len()).collect();
-        self.rng.shuffle(&mut gone);
-        gone.truncate(self.rng.usize(..=minority));
-        let back = self.now + PATIENCE * 5;
-        for node in gone {
-            if self.rng.bool() {
-                self.nodes[node].down_until = back;
-            } else {
-                self.nodes[node].frozen_until = back;
-            }
+        for &node in &late {
+            (self.nodes[node].down_until, self.nodes[node].frozen_until) = (self.now, self.now);
         }
+        let gone = self.choose_minority();
+        let back = self.now + PATIENCE * 5;
+        self.let_go_away(&gone, back);
+        let count = self.nodes.len();
+        let with_ticket = (0..count).filter(|node| !late.contains(node) && !gone.contains(node)).count();
+        // A node that missed the detachment does not count for the adopters.
+        let blocked = with_ticket <= count / 2;
         let quitters = self.rng.u8(..4) == 0;
         let mut adopters = Vec::new();
         for process in 0..PROCESSES {
@@ -79,7 +89,8 @@ impl World {
             adopters.retain(|(process, _)| *process != dead);
             self.strangers.retain(|(process, _)| *process != dead);
         }
-        let end = self.now + PATIENCE + if dies { MOURNING } else { Duration::ZERO };
+        let begin = if blocked { back } else { self.now };
+        let end = begin + PATIENCE + if dies { MOURNING } else { Duration::ZERO };
         while self.now < end {
             let pause = Duration::from_millis(self.rng.u64(1..300));
             self.live_until(self.now + pause);
@@ -168,6 +179,26 @@ impl World {
         let claim = Request::Move { key: KEY.into(), token: ticket, to, adopter: to, most: None };
         let claimed = self.apply(0, node, self.lives[0], claim);
         matches!(claimed, Ok(Reply::Adopted(_) | Reply::Claimed { .. }))
+    }
+
+    /// Returns fewer than half of the nodes, or none.
+    fn choose_minority(&mut self) -> Vec<usize> {
+        let count = self.nodes.len();
+        let mut nodes: Vec<usize> = (0..count).collect();
+        self.rng.shuffle(&mut nodes);
+        nodes.truncate(self.rng.usize(..=count - count / 2 - 1));
+        nodes
+    }
+
+    /// Makes each of these nodes down or frozen until that instant.
+    fn let_go_away(&mut self, nodes: &[usize], until: Instant) {
+        for &node in nodes {
+            if self.rng.bool() {
+                self.nodes[node].down_until = until;
+            } else {
+                self.nodes[node].frozen_until = until;
+            }
+        }
     }
 
     /// Acquires and detaches a lease that lives for [`TICKET_TTL`]. Returns its ticket.

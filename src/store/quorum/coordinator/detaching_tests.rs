@@ -56,6 +56,28 @@ fn a_node_that_grants_late_with_a_larger_fence_gets_a_note() {
 }
 
 #[test]
+fn a_ticket_that_a_node_has_missed_waits_for_the_others() {
+    let (mut network, token) = (TestNetwork::new(2, 3, |_, _| 500), Token::random());
+    network.down = vec![2];
+    let fence = acquire_without_far_node(&mut network, token);
+    network.ask(0, 2, detach(token, fence));
+    network.live(1_000);
+    assert_eq!(network.settled(0, 2), Ok(Reply::Renewed { block: None }));
+    // Two of three nodes are up, but only n0 has the ticket. The engine asks again after this
+    // error.
+    network.down = vec![1];
+    network.ask(1, 1, adopt_with_fence(token, Token::random(), fence));
+    network.live(2_000);
+    let error = network.settled(1, 1).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Quorum);
+    assert!(error.message.contains("n2 knows nothing of the lease"), "{}", error.message);
+    network.down.clear();
+    network.ask(1, 2, adopt_with_fence(token, Token::random(), fence));
+    network.live(2_000);
+    assert!(network.settled(1, 2).unwrap().is_adopted());
+}
+
+#[test]
 fn a_silent_node_delays_a_detachment_by_half_of_its_time_at_most() {
     let (mut network, token) = (far_node(), Token::random());
     network.silent = vec![2];
