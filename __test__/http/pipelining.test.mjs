@@ -178,6 +178,28 @@ describe('lockRequest and responses without a socket', { timeout: 60_000 }, () =
     assert.equal(locks.stats().acquired, 0)
   })
 
+  test('a request whose connection is destroyed while it waits is not served, even before the connection closes', async (t) => {
+    const locks = open(t)
+    const holder = await locks.acquire('/late')
+    const middleware = lockRequest(locks, { key })
+    const [ended, served] = [gate(), []]
+    let socket
+    const url = await serve(t, async (request, response) => {
+      socket = request.socket
+      await middleware(request, response, () => served.push(request.url))
+      ended.pass()
+    })
+    const client = pipeline(url, ['/late'])
+    client.on('error', () => {})
+    await until('the request to wait', () => locks.stats().waiting === 1)
+    // Node emits 'close' later. The lock is handed on before that.
+    socket.destroy()
+    await holder.release()
+    await within('the request to end', ended.passed)
+    assert.deepEqual(served, [])
+    await free(locks, '/late', SOON)
+  })
+
   test('a request of a platform without sockets is served, and its lock is free when the response ends', async (t) => {
     const locks = open(t)
     // Adapters of serverless platforms give a request a plain object as its socket.

@@ -70,23 +70,20 @@ export function lockRequest(
     }
     let hasServed = false
     try {
-      const outcome = await underLock(
-        { locks, keys, options: acquireOptions, hold, gone: end.signal },
-        async (lease) => {
-          put(lease, request)
-          let answered: Promise<unknown> = over
-          try {
-            await handle(request, response, next)
-          } catch (error) {
-            // No error handler calls end() then: after the headers, Express destroys the
-            // connection, and if it is too late, `fail` does not pass the error on.
-            if (response.headersSent || isTooLate(error, end)) answered = end.over
-            fail(error)
-          }
-          hasServed = true
-          await (until === 'end' ? Promise.race([answered, lossOf(lease)]) : answered)
-        },
-      )
+      const outcome = await underLock({ locks, keys, options: acquireOptions, hold, end }, async (lease) => {
+        put(lease, request)
+        let answered: Promise<unknown> = over
+        try {
+          await handle(request, response, next)
+        } catch (error) {
+          // No error handler calls end() then: after the headers, Express destroys the
+          // connection, and if it is too late, `fail` does not pass the error on.
+          if (response.headersSent || isTooLate(error, end)) answered = end.over
+          fail(error)
+        }
+        hasServed = true
+        await (until === 'end' ? Promise.race([answered, lossOf(lease)]) : answered)
+      })
       if (outcome !== 'gone' && 'refusal' in outcome) await refuse(outcome.refusal, request, response, next)
     } catch (error) {
       // The handler has run, so it or the error handler answers the request. The lease's signal and

@@ -62,7 +62,7 @@ export function withRequestLock(
       deliver = resolve
     })
     const serve = async () => {
-      const outcome = await underLock({ locks, keys, options: acquireOptions, hold, gone: signal }, async (lease) => {
+      const outcome = await underLock({ locks, keys, options: acquireOptions, hold, end: request }, async (lease) => {
         const result = await handler(lease, ...args)
         if (until === 'handler' || !isResponse(result) || result.body === null) return result
         const isHead = method === 'HEAD'

@@ -14,12 +14,17 @@ const CHECK_EVERY = 1_000
 /** Tells when a response is over: it is finished, or its connection has closed. */
 export class ResponseEnd {
   readonly #controller = new AbortController()
+  readonly #response: ServerResponse
+  // On platforms without sockets, adapters give a request no socket, or an object without events.
+  readonly #socket: Partial<Socket> | undefined
+  #end = (): void => {}
   /** Resolves when the response is over. */
   readonly over: Promise<void>
 
   constructor(request: IncomingMessage, response: ServerResponse) {
-    // On platforms without sockets, adapters give a request no socket, or an object without events.
     const socket: Partial<Socket> | undefined = request.socket
+    this.#response = response
+    this.#socket = socket
     this.over = new Promise((resolve) => {
       let forget = () => {}
       let timer: NodeJS.Timeout | undefined
@@ -31,9 +36,10 @@ export class ResponseEnd {
         this.#controller.abort()
         resolve()
       }
+      this.#end = end
       // For HEAD over HTTP/2, `writableFinished` is true from the start.
       const isFinished = response.writableEnded && response.writableFinished
-      if (isFinished || response.destroyed || response.closed || socket?.destroyed) {
+      if (isFinished || this.#isClosed) {
         end()
         return
       }
@@ -55,6 +61,12 @@ export class ResponseEnd {
 
   /** Aborts when the response is over. */
   get signal(): AbortSignal {
+    // Node tells of a destroyed connection only some time later.
+    if (!this.#controller.signal.aborted && this.#isClosed) this.#end()
     return this.#controller.signal
+  }
+
+  get #isClosed(): boolean {
+    return this.#response.destroyed || this.#response.closed || this.#socket?.destroyed === true
   }
 }

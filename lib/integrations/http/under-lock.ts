@@ -16,8 +16,8 @@ export interface RequestLocks {
   readonly options: RequestLockOptions
   /** Is told how long the locks were held. */
   readonly hold: HoldTime
-  /** Aborts when the sender goes away. */
-  readonly gone: AbortSignal
+  /** Its signal aborts when the sender of the request goes away. */
+  readonly end: { readonly signal: AbortSignal }
 }
 
 /**
@@ -25,11 +25,14 @@ export interface RequestLocks {
  * if a lease was lost meanwhile.
  */
 export async function underLock<T>(
-  { locks, keys, options, hold, gone }: RequestLocks,
+  { locks, keys, options, hold, end }: RequestLocks,
   work: (lease: api.Lease | api.MultiLease) => Promise<T>,
 ): Promise<Outcome<T>> {
   let begun: number | undefined
+  const gone = end.signal
   const begin = (lease: api.Lease | api.MultiLease) => {
+    // Reading the signal of a ResponseEnd makes it check the connection.
+    end.signal.throwIfAborted()
     begun = now()
     return work(lease)
   }
