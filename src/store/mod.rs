@@ -109,7 +109,7 @@ pub use notice::{Acknowledgement, Listener, Notice};
 pub use reply::{Absence, Answer, Reply, all_failed};
 pub use request::{AcquireRequest, Place, Request};
 pub use spans::{BROKEN_LIFE, GRANT_FENCES, GRANT_TTL, WAITER_LIFE};
-pub use tls::{Tls, TlsTexts};
+pub use tls::{ChainExcess, Tls, TlsTexts};
 
 /// A place where leases live. The module says what it promises.
 pub trait Store {

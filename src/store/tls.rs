@@ -5,13 +5,16 @@
 //! attacker between client and server could grant locks. For a self-made certificate, users name
 //! the authority that signed it.
 
+mod chain_verifier;
+mod refusing_verifier;
+
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
 use rustls_native_certs::load_native_certs;
 use tokio::sync::{OnceCell, oneshot};
-use tokio_rustls::rustls::client::{ClientConfig, ResolvesClientCert};
+use tokio_rustls::rustls::client::{ClientConfig, ResolvesClientCert, WebPkiServerVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -19,6 +22,10 @@ use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::{Error as TlsError, InconsistentKeys, RootCertStore};
 
 use super::own_thread::{self, Start};
+use chain_verifier::ChainVerifier;
+use refusing_verifier::RefusingVerifier;
+
+pub use chain_verifier::ChainExcess;
 
 /// The authorities that this machine trusts, once they have been read.
 static SYSTEM: OnceCell<Arc<RootCertStore>> = OnceCell::const_new();
@@ -134,10 +141,15 @@ impl Tls {
                 Some(roots) => roots.clone(),
                 None => SYSTEM.get_or_try_init(|| system_roots(own_thread::start)).await?.clone(),
             };
+            // The verifier that rustls would use itself.
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots, PROVIDER.clone())
+                .build()
+                .map_err(|error| error.to_string())?;
             let builder = ClientConfig::builder_with_provider(PROVIDER.clone())
                 .with_safe_default_protocol_versions()
                 .map_err(|error| error.to_string())?
-                .with_root_certificates(roots);
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(ChainVerifier::around(verifier)));
             Ok(Arc::new(match &self.0.identity {
                 None => builder.with_no_client_auth(),
                 Some(own) => {
@@ -149,11 +161,18 @@ impl Tls {
         self.0.config.get_or_try_init(make).await.cloned()
     }
 
-    /// Returns settings that trust no authority. A handshake with them shows whether the server
+    /// Returns a configuration that trusts no server. A handshake with it shows whether the server
     /// speaks TLS, and never succeeds.
-    pub fn trusting_nobody() -> Self {
-        let roots = Some(Arc::new(RootCertStore::empty()));
-        Self(Arc::new(Inner { roots, ..Inner::default() }))
+    ///
+    /// # Errors
+    /// Fails if the provider has no version of TLS.
+    pub fn config_that_trusts_nobody() -> Result<Arc<ClientConfig>, TlsError> {
+        let schemes = PROVIDER.signature_verification_algorithms.supported_schemes();
+        let builder = ClientConfig::builder_with_provider(PROVIDER.clone())
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(RefusingVerifier { schemes }));
+        Ok(Arc::new(builder.with_no_client_auth()))
     }
 }
 

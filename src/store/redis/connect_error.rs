@@ -8,7 +8,7 @@ use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError
 use super::address::RedisAddress;
 use super::fault;
 use crate::store::printable::printable;
-use crate::store::{StoreError, StoreErrorKind, Tls};
+use crate::store::{ChainExcess, StoreError, StoreErrorKind, Tls};
 
 /// The most names of a certificate that messages show.
 const MOST_NAMES: usize = 5;
@@ -86,6 +86,9 @@ fn not_secure(address: &RedisAddress, error: &TlsError) -> StoreError {
 
 /// Says why the client does not trust the server's certificate.
 fn untrusted(address: &RedisAddress, tls: &Tls, error: &CertificateError) -> String {
+    if let Some(excess) = ChainExcess::in_error(error) {
+        return format!("{excess}; let it send only those that lead to its authority");
+    }
     match error {
         CertificateError::BadSignature => {
             "its certificate is not signed by the authority of that name that is trusted here; was that authority made again?".into()

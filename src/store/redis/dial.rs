@@ -133,8 +133,8 @@ async fn speaks_plain(address: &RedisAddress, host: &str, port: u16) -> bool {
 pub async fn speaks_tls(address: &RedisAddress) -> bool {
     let Endpoint::Tcp(host, port) = &address.endpoint else { return false };
     let question = async {
-        let nobody = Tls::trusting_nobody();
-        let (Ok(config), Ok(name)) = (nobody.config().await, nobody.server_name(host)) else { return false };
+        let Ok(config) = Tls::config_that_trusts_nobody() else { return false };
+        let Ok(name) = Tls::default().server_name(host) else { return false };
         let Ok(stream) = dial_tcp(address, host, *port).await else { return false };
         let Err(error) = TlsConnector::from(config).connect(name, stream).await else { return true };
         let said = error.get_ref().and_then(|error| error.downcast_ref());

@@ -1,0 +1,126 @@
+//! Verifies the certificates of servers, and refuses those whose verification would take long.
+//!
+//! rustls searches the certificates that a server sends for a path to a trusted authority. If many
+//! of them have the same name, it tries them in all orders: for 160 small certificates, that keeps
+//! the engine's thread busy for 20 s. So [`ChainVerifier`] counts the certificates first.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    CertificateError, DigitallySignedStruct, Error as TlsError, OtherError, RootCertStore, SignatureScheme,
+};
+
+/// The most certificates that a server may send in addition to its own. rustls follows at most six.
+/// If this is larger, the search takes longer; if it is smaller, servers that also send
+/// cross-signed authorities are refused.
+const MOST_AUTHORITIES: usize = 8;
+/// How many of these certificates may have the same name as another one. An authority that another
+/// one has cross-signed has two. Each more doubles the paths, and each path has up to seven
+/// signatures to check. If this is smaller, servers that send both certificates are refused.
+const MOST_SAME_NAMES: usize = 1;
+/// The most bytes of all certificates together. If this is larger, each session ticket copies more;
+/// if it is smaller, servers with hundreds of names are refused.
+const MOST_BYTES: usize = 32 << 10;
+
+/// Says why the client does not even begin to verify the certificates of a server.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum ChainExcess {
+    /// The server sends too many certificates.
+    #[error("it sends {0} certificates in addition to its own, and at most {MOST_AUTHORITIES} are allowed")]
+    Authorities(usize),
+    /// Too many certificates have the name of another one.
+    #[error(
+        "{0} of the certificates that it sends have the name of another one, and at most {MOST_SAME_NAMES} may"
+    )]
+    SameNames(usize),
+    /// The certificates are too long.
+    #[error("the certificates that it sends have {} kB, and at most {} kB are allowed", .0.div_ceil(1 << 10), MOST_BYTES >> 10)]
+    Bytes(usize),
+}
+
+impl ChainExcess {
+    /// Returns the limit that `certificates` exceed: a server's own certificate, and `authorities`.
+    fn of(own: &CertificateDer<'_>, authorities: &[CertificateDer<'_>]) -> Option<Self> {
+        if authorities.len() > MOST_AUTHORITIES {
+            return Some(Self::Authorities(authorities.len()));
+        }
+        let bytes = own.len() + authorities.iter().map(|authority| authority.len()).sum::<usize>();
+        if bytes > MOST_BYTES {
+            return Some(Self::Bytes(bytes));
+        }
+        // This reads more kinds of certificates than the search, which skips those that it can't
+        // read.
+        let mut readable = RootCertStore::empty();
+        readable.add_parsable_certificates(authorities.iter().cloned());
+        let names: HashSet<&[u8]> =
+            readable.roots.iter().map(|authority| authority.subject.as_ref()).collect();
+        let same = readable.len() - names.len();
+        (same > MOST_SAME_NAMES).then_some(Self::SameNames(same))
+    }
+
+    /// Returns the excess that is the reason of `error`.
+    pub fn in_error(error: &CertificateError) -> Option<&Self> {
+        match error {
+            CertificateError::Other(OtherError(reason)) => reason.downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
+/// Verifies the certificates of servers, unless there are too many of them.
+#[derive(Debug)]
+pub struct ChainVerifier(Arc<WebPkiServerVerifier>);
+
+impl ChainVerifier {
+    /// Returns a verifier that lets `verifier` search for a path.
+    pub fn around(verifier: Arc<WebPkiServerVerifier>) -> Self {
+        Self(verifier)
+    }
+}
+
+impl ServerCertVerifier for ChainVerifier {
+    fn verify_server_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        authorities: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        if let Some(excess) = ChainExcess::of(own, authorities) {
+            return Err(CertificateError::Other(OtherError(Arc::new(excess))).into());
+        }
+        self.0.verify_server_cert(own, authorities, name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        self.0.verify_tls12_signature(message, own, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        self.0.verify_tls13_signature(message, own, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+#[path = "chain_verifier_tests.rs"]
+mod tests;
