@@ -48,7 +48,7 @@ pub enum Role {
 ///
 /// The connection takes its memory from `budget`.
 pub async fn connect(address: RedisAddress, role: Role, budget: Arc<Budget>) -> Result<Link, StoreError> {
-    let mut stream = dial(&address).await?;
+    let mut stream = dial(&address, &budget).await?;
     let connection_budget = ConnectionBudget::of(&budget);
     let replies = exchange(&address, &mut stream, handshake(&address), &connection_budget).await?;
     if role == Role::Alone && replies.iter().any(|(step, reply)| step.tells_of_cluster(reply)) {
@@ -111,7 +111,11 @@ async fn exchange(
     drop(replies.reader);
     match replies.end {
         // A server that wants TLS can't read plain commands, and hangs up.
-        Some(_) if address.tls.is_none() && replies.values.is_empty() && speaks_tls(address).await => {
+        Some(_)
+            if address.tls.is_none()
+                && replies.values.is_empty()
+                && speaks_tls(address, connection_budget.budget()).await =>
+        {
             Err(connect_error::wants_tls(address))
         }
         Some(End::Nonsense) => Err(fault::not_a_redis(address, false)),

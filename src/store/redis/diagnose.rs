@@ -206,7 +206,7 @@ fn at_replica(master: &RedisAddress, host: &str, port: u16) -> RedisAddress {
 /// an address that only the master reaches. The connection takes its memory from `budget`.
 async fn replica_clock(address: RedisAddress, until: Instant, budget: &Arc<Budget>) -> Option<ReplicaClock> {
     let connection_budget = ConnectionBudget::of(budget);
-    let mut stream = timeout_at(until, dial(&address)).await.ok()?.ok()?;
+    let mut stream = timeout_at(until, dial(&address, budget)).await.ok()?.ok()?;
     if let Some(login) = connect::login(&address) {
         timeout_at(until, handshake::exchange(&mut stream, &[login], &connection_budget)).await.ok()?;
     }

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select_ok;
@@ -10,12 +11,12 @@ use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::{self, InvalidMessage};
 
 use super::address::RedisAddress;
+use super::budget::Budget;
 use super::endpoint::Endpoint;
+use super::metered_tls::MeteredTls;
 use super::{connect_error, fault};
 use crate::store::{StoreError, StoreErrorKind, Tls};
 
@@ -46,8 +47,9 @@ pub fn buffered(stream: impl AsyncStream + Send + Unpin + 'static) -> Stream {
     BufReader::with_capacity(BUFFER, Box::new(stream))
 }
 
-/// Connects. Has no time-out of its own: the caller sets one.
-pub async fn dial(address: &RedisAddress) -> Result<Stream, StoreError> {
+/// Connects. Has no time-out of its own: the caller sets one. A TLS handshake takes part in the
+/// turn of the store with this budget.
+pub async fn dial(address: &RedisAddress, budget: &Arc<Budget>) -> Result<Stream, StoreError> {
     let unreachable = |error| connect_error::unreachable(address, &error);
     match (&address.endpoint, &address.tls) {
         (Endpoint::Tcp(host, port), None) => {
@@ -55,7 +57,7 @@ pub async fn dial(address: &RedisAddress) -> Result<Stream, StoreError> {
         }
         (Endpoint::Tcp(host, port), Some(tls)) => {
             let stream = dial_tcp(address, host, *port).await.map_err(unreachable)?;
-            Ok(buffered(shake_hands(address, tls, (host, *port), stream).await?))
+            Ok(buffered(shake_hands(address, tls, (host, *port), stream, budget).await?))
         }
         #[cfg(unix)]
         (Endpoint::Unix(path), _) => {
@@ -92,14 +94,15 @@ async fn shake_hands(
     tls: &Tls,
     (host, port): (&str, u16),
     stream: TcpStream,
-) -> Result<TlsStream<TcpStream>, StoreError> {
+    budget: &Arc<Budget>,
+) -> Result<MeteredTls<TcpStream>, StoreError> {
     let untrusted =
         |why| StoreError::not_done(StoreErrorKind::Untrusted, format!("{address} can't be trusted: {why}"));
     let config = tls.config().await.map_err(untrusted)?;
     // A server may have named the host, so the host may contain the password.
     let named = |why: String| untrusted(fault::without_secrets(address, &why, &why).to_owned());
     let name = tls.server_name(host).map_err(named)?;
-    let mut handshake = pin!(TlsConnector::from(config).connect(name, stream));
+    let mut handshake = pin!(MeteredTls::shake_hands(config, name, stream, budget));
     // A Redis server without TLS takes the first bytes of the handshake for the beginning of a
     // line, and waits for the end of that line without limit.
     let silent_in_tls = async {
@@ -130,13 +133,14 @@ async fn speaks_plain(address: &RedisAddress, host: &str, port: u16) -> bool {
 
 /// Returns true if the server, which did not answer in plain, speaks TLS. Tells the server nothing,
 /// because it is not trusted.
-pub async fn speaks_tls(address: &RedisAddress) -> bool {
+pub async fn speaks_tls(address: &RedisAddress, budget: &Arc<Budget>) -> bool {
     let Endpoint::Tcp(host, port) = &address.endpoint else { return false };
     let question = async {
         let Ok(config) = Tls::config_that_trusts_nobody() else { return false };
         let Ok(name) = Tls::default().server_name(host) else { return false };
         let Ok(stream) = dial_tcp(address, host, *port).await else { return false };
-        let Err(error) = TlsConnector::from(config).connect(name, stream).await else { return true };
+        let shaken = MeteredTls::shake_hands(config, name, stream, budget).await;
+        let Err(error) = shaken else { return true };
         let said = error.get_ref().and_then(|error| error.downcast_ref());
         said.is_some_and(|said: &rustls::Error| {
             !matches!(said, rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType))

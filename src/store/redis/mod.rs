@@ -23,6 +23,7 @@
 //! - [`handshake`]: exchanges the first commands;
 //! - [`metered_stream`]: limits the memory that a server makes the client use; [`reply_scanner`]
 //!   measures it, and [`budget`] counts it for all connections of a store;
+//! - [`metered_tls`]: limits the time that TLS takes of the engine's thread;
 //! - [`read_turn`]: when the connections of a store read, and [`turn_schedule`]: when the stores
 //!   with much to read have their turns;
 //! - [`link`]: the connection in use, and when to give it up, and [`disconnect`]: the errors of
@@ -64,6 +65,7 @@ mod info;
 mod link;
 mod listing;
 mod metered_stream;
+mod metered_tls;
 mod name_lookups;
 mod notices;
 mod order;

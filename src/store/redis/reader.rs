@@ -43,6 +43,12 @@ impl Reader {
         self.busy = Some((bytes, began));
     }
 
+    /// Charges the time since `began`, in which the reader was busy with `bytes` bytes.
+    pub fn was_busy(&mut self, bytes: usize, began: Instant) {
+        self.is_busy(bytes, began);
+        self.stop(Instant::now());
+    }
+
     /// Returns `Pending` while the reader may not read, so that the other stores get their part of
     /// the time.
     pub fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -135,7 +135,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
 
     /// Connects to the sentinel at `node` and subscribes to its messages.
     async fn subscribe_at(&self, node: &RedisAddress) -> Option<Subscription> {
-        let mut stream = dial(node).await.ok()?;
+        let mut stream = dial(node, self.shared.budget).await.ok()?;
         let connection_budget = ConnectionBudget::of(self.shared.budget);
         say(node, &mut stream, connect::words_of(&["HELLO", "3"]), &connection_budget).await.ok()?;
         connection_budget.ended();

@@ -193,7 +193,7 @@ async fn ask(
     name: &str,
     budget: &Arc<Budget>,
 ) -> Result<Option<(String, u16)>, StoreError> {
-    let mut stream = dial(node).await?;
+    let mut stream = dial(node, budget).await?;
     let question = connect::words_of(&["SENTINEL", "get-master-addr-by-name", name]);
     match say(node, &mut stream, question, &ConnectionBudget::of(budget)).await? {
         Value::Nil => Ok(None),
@@ -236,7 +236,7 @@ async fn say(
             Err(StoreError::not_done(kind, format!("{node} {advice}")))
         }
         (Some(value), _) => Ok(value),
-        (None, Some(_)) if node.tls.is_none() && speaks_tls(node).await => {
+        (None, Some(_)) if node.tls.is_none() && speaks_tls(node, connection_budget.budget()).await => {
             Err(connect_error::wants_tls(node))
         }
         (None, Some(End::HungUp(error))) => Err(connect_error::unreachable(node, &error)),
