@@ -104,7 +104,7 @@ describe('leasehold run without room for another process', { timeout: 120_000, s
     const redis = await startRedis(t)
     const store = `redis://localhost:${redis.port}`
     const running = await runAsUser(t, ['--ttl', '30s', '--grace', '2s'], { store })
-    // A thread that is still there could look up the name.
+    // A thread that still runs could look up the name.
     await until('no thread', () => !threads(running.guard).some((name) => name.startsWith('tokio')))
     limit(running.guard, LIMIT)
     for (const type of ['normal', 'pubsub']) await redis.ask('CLIENT', 'KILL', 'TYPE', type)

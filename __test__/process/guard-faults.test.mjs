@@ -122,7 +122,7 @@ describe('leasehold run, stopped or killed after another fault', { skip, timeout
     await assertCleanedUp(contended, await assertInTurn(t, contended), 8_000)
   })
 
-  test('in a container whose first process reaps no others, the guard stays no zombie', {
+  test('in a container whose first process reaps no others, the guard does not stay a zombie', {
     skip: noPidNamespaces,
   }, (t) => {
     const words = [CLI, 'run', 'k', '-s', storeOf(t), '--', 'true']

@@ -31,7 +31,7 @@ describe('leasehold run, killed', { skip, timeout: 240_000, concurrency: 2 }, ()
     await assertCleanedUp(contended, turn, 8_000)
   })
 
-  /** A shell that runs a command that only its parent leads to: it has no mark. */
+  /** A shell that runs a command without the mark: only the parent leads to that command. */
   const UNMARKED = ['sh', '-c', 'env -i PATH="$PATH" setsid "$0" "$@" & wait']
 
   test('with --grace 0, a process without the mark ends, too', async (t) => {

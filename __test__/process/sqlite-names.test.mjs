@@ -23,7 +23,7 @@ function renameAll(folder, from, to) {
     if (file.startsWith(from)) renameSync(join(folder, file), join(folder, file.replace(from, to)))
 }
 
-/** Makes a lock file of that name, in which an id is remembered. */
+/** Makes a lock file of that name, which remembers an id of `once()`. */
 async function makeUsed(folder, name) {
   const first = join(folder, 'first')
   const locks = createLockClient({ store: `sqlite:${first}` })

@@ -61,7 +61,7 @@ export async function endCommand(locks: LockClient | undefined, takeover: Takeov
       lease = adoptee
     })
     .catch((error) => {
-      // After other errors, the store still holds the lock.
+      // After other errors, the lock may still be held at the store.
       isLost = error instanceof LockLostError
     })
   if (grace > 0) {
@@ -69,7 +69,8 @@ export async function endCommand(locks: LockClient | undefined, takeover: Takeov
     const left = Math.max(0, safe - begin)
     await Promise.race([adopted, sleep(Math.min(left, ADOPTS_MOST, Math.max(ADOPTS_LEAST, left * ADOPTS_IN_PART)))])
   }
-  // Search before the first signal: it may end a parent, and some processes are only found by it.
+  // Search before the first signal: the signal may end a parent, and some processes are found only
+  // by their parent.
   const members = target.look()
   if (grace === 0 || isLate()) target.killKnown()
   else {
@@ -82,7 +83,7 @@ export async function endCommand(locks: LockClient | undefined, takeover: Takeov
   await lease?.release()
 }
 
-/** Resolves with the adopted lease; with `undefined` without `locks`. */
+/** Resolves with the adopted lease, or with `undefined` if there is no `locks`. */
 async function adopt(locks: LockClient | undefined, { ticket }: Takeover): Promise<Lease | undefined> {
   if (locks === undefined) return undefined
   const acquirer = LockClient.acquirerOf(locks).outliving()

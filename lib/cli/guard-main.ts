@@ -79,7 +79,7 @@ function clientOf(options: api.LockClientOptions): LockClient | undefined {
 
 /**
  * Watches until leasehold is gone, or is stopped for too long, or the command has ended. Resolves
- * with whether the command must end. `next` resolves with the next line.
+ * with true if the command must end. `next` resolves with the next line.
  */
 async function watchUntilEnd(next: () => Promise<string>, watch: GuardWatch, { command }: Takeover): Promise<boolean> {
   for (let line = next(); ; ) {

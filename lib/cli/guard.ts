@@ -22,8 +22,9 @@ import { unguarded } from './unguarded'
 import { uptime } from './uptime'
 
 /**
- * How often to continue the guard, in ms: a signal may have stopped it. If this is larger, it is
- * more likely that leasehold is stopped or killed meanwhile.
+ * How often to continue the guard, in ms: a signal may have stopped it. If this is larger,
+ * leasehold is more likely to be stopped or killed while the guard is stopped. If it is smaller,
+ * leasehold wakes more often.
  */
 const CONTINUE_EVERY = 1_000
 
@@ -48,8 +49,8 @@ export class Guard {
     this.#tellEnding = resolve
   })
   /**
-   * Resolves when a guard that ends the command has ended before the command. No process renews the
-   * lock then. Never resolves otherwise.
+   * Resolves when the guard has ended while it was ending the command. From then on, no process
+   * renews the lock. Never resolves otherwise.
    */
   readonly failed = new Promise<void>((resolve) => {
     this.#tellFailed = resolve
@@ -90,7 +91,7 @@ export class Guard {
     return this.#watched !== undefined && (await this.#beginAny(watched))
   }
 
-  /** Begins with another guard if this one has ended. */
+  /** Begins to watch, with another guard if this one has ended. */
   async #beginAny(watched: Watched): Promise<boolean> {
     try {
       if (this.#process.isGone) this.#process = this.#start()

@@ -23,8 +23,8 @@ export function runsIn(environ: Buffer): readonly string[] | undefined {
   const start = startOfMark(environ)
   if (start === -1) return undefined
   const end = environ.indexOf(0, start)
-  // Decode no more than this. An environment may have megabytes, and its parts would keep all of it
-  // in memory.
+  // Decode only the mark: a part of a decoded environment would keep all of it in memory, which may
+  // be megabytes.
   const mark = environ.toString('latin1', start, end === -1 ? environ.length : end)
   return mark.split(' ').filter(Boolean)
 }

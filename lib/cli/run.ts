@@ -38,9 +38,9 @@ interface Settings {
 }
 
 /**
- * How long to wait for the end of the guard, in ms. If this is larger, a busy machine delays the
- * exit of leasehold. If it is smaller, a guard may stay a zombie in a container whose first process
- * reaps no others.
+ * How long to wait for the end of the guard at most, in ms. If this is larger, a busy machine
+ * delays the exit of leasehold. If it is smaller, a guard may stay a zombie in a container whose
+ * first process reaps no others.
  */
 const GUARD_ENDS_WITHIN = 200
 
@@ -120,7 +120,7 @@ command can't be run. 127: there is no such command.`,
     } finally {
       // The guard's open pipe would keep this process alive.
       guard?.dismiss()
-      // Otherwise, the guard would stay a zombie where the first process reaps no others.
+      // If the guard ended later, it would stay a zombie where the first process reaps no others.
       await Promise.all([locks?.close(), guard?.endsWithin(GUARD_ENDS_WITHIN)])
       // An error is printed after these messages.
       await printed()

@@ -58,9 +58,9 @@ export class Target {
   #lookedAt = 0
 
   /**
-   * Calls `isLate` often during a look, which blocks the event loop, with the ms that the look has
-   * taken so far. As soon as it returns true, kills what is known, and from then on each process as
-   * soon as it is found.
+   * Calls `isLate` often during a look, which blocks the event loop. Its argument is how long the
+   * look has taken so far, in ms. As soon as `isLate` returns true, kills the known processes, and
+   * from then on each process as soon as the look finds it.
    */
   constructor(command: CommandId, isLate: (searched: number) => boolean = () => false) {
     this.#command = command

@@ -43,7 +43,7 @@ const MOST_OF_URL = 500
  */
 const LATE = 100
 
-/** What to do if another client may be at work. */
+/** Says what to do if another client may be at work. */
 const STOP = 'Stop the work: the next holder may have begun'
 
 const WORDS: Readonly<Record<api.LossReason, (lease: LostLease, facts: LossFacts) => string>> = {

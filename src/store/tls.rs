@@ -191,8 +191,8 @@ impl fmt::Debug for Tls {
 }
 
 async fn system_roots(start: Start) -> Result<Arc<RootCertStore>, String> {
-    // Some systems have hundreds of files to read, and other locks must not wait for that, unless
-    // there is no room for a thread.
+    // Some systems have hundreds of files to read. A thread reads them, so that other locks do not
+    // wait. If there is no room for a thread, they have to wait.
     let (sender, found) = oneshot::channel();
     let started = start(Box::new(move || drop(sender.send(load_native_certs()))));
     let found = match started {

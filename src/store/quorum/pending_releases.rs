@@ -79,8 +79,8 @@ impl PendingReleases {
     }
 
     /// Changes the pending releases that would move a lease to `token`, which is the next ticket by
-    /// now: the nodes release these leases by way of the token `unused`. A node that has already
-    /// moved a lease to `token` keeps that lease.
+    /// now: the nodes move these leases to the token `unused` instead, and then release them. A
+    /// node that has already moved a lease to `token` keeps that lease.
     pub fn release_moved(&mut self, token: Token, unused: Token) {
         for node_releases in &mut self.nodes {
             node_releases.release_moved(token, unused);

@@ -9,8 +9,7 @@
 //!   thousand masters that answer `INFO` at the same time take a third of it;
 //! - messages count until the client has read all of them, which it does before it reads more from
 //!   the socket. [`ROOM`] is enough for 29 000 notices at a time;
-//! - the buffer for long strings counts until the connection ends, because it does not
-//!   shrink.
+//! - the buffer for long strings counts until the connection ends, because it does not shrink.
 //!
 //! The real memory is less than twice what is charged, so the connections of a store take at most
 //! about 70 MB.

@@ -77,8 +77,8 @@ pub async fn exchange(
     Replies { values, end: None, reader }
 }
 
-/// Reads from `stream` when it is the turn of `reader`, unless `stream` has unread bytes. Returns
-/// the unread bytes, with which `reader` is busy from then on.
+/// Waits for the turn of `reader`, and then reads from `stream` unless it still has unread bytes.
+/// Returns the unread bytes, with which `reader` is busy from then on.
 async fn fill_buffer<'a>(
     stream: &'a mut (impl AsyncBufRead + Unpin),
     reader: &mut Reader,

@@ -32,8 +32,8 @@ impl AsyncRead for Endless {
 }
 
 /// Reads until the stream pauses or has nothing to read, at most `most` times, with a buffer of
-/// `room` bytes. Works for `work` after each read, if the time is paused. Returns the bytes of each
-/// read.
+/// `room` bytes. Advances the paused time by `work` after each read, if `work` is given. Returns
+/// the bytes of each read.
 async fn reads_in_a_row(
     stream: &mut MeteredStream,
     room: usize,

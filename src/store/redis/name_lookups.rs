@@ -31,9 +31,9 @@ use crate::store::own_thread::{self, Start};
 /// later.
 const MOST: usize = 16;
 
-/// Of how many other hosts the last addresses are kept. If this is larger, a server that names
-/// hosts without end uses more memory; if it is smaller, a client without room for a thread reaches
-/// fewer nodes of a large cluster.
+/// The most hosts, other than the one in the URL, whose last addresses are kept. If this is larger,
+/// a server that names hosts without end uses more memory; if it is smaller, a client without room
+/// for a thread reaches fewer nodes of a large cluster.
 const MOST_KEPT: usize = 1000;
 
 /// The addresses, with port 0.
@@ -108,7 +108,7 @@ impl NameLookups {
             None => self.start(host).await,
         };
         let found = match lookup.await {
-            // The lookup has not taken place.
+            // No lookup took place, or it did not end. The last addresses may still be right.
             Err((kind @ (ErrorKind::ResourceBusy | ErrorKind::Interrupted), text)) => {
                 self.0.last().get(host).cloned().ok_or((kind, text))
             }

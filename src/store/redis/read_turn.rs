@@ -17,11 +17,11 @@ use super::turn_schedule::TurnSchedule;
 /// measured, because the same bytes take longer to parse in a slower build, or on a busy machine.
 /// If this is larger, other stores wait for longer; if it is smaller, long replies take longer.
 pub const MOST_TIME_IN_A_ROW: Duration = Duration::from_millis(2);
-/// The most time that counts per read, in addition to that of its bytes. A read is a system call,
-/// and takes a few µs for a single byte. On a busy machine, the thread may stand still during a
-/// read, and the process may be suspended. If this is larger, a store with short replies may pause
-/// then. If it is smaller, a server that sends without end takes more than half of the time of the
-/// engine's thread.
+/// The most time that counts per read, in addition to [`MOST_TIME_PER_BYTE`]. A read is a system
+/// call, and takes a few µs even for a single byte. On a busy machine, the thread may stand still
+/// during a read, and the process may be suspended. If this is larger, a store with short replies
+/// may pause then. If it is smaller, a server that sends without end takes more than half of the
+/// time of the engine's thread.
 const MOST_TIME_PER_READ: Duration = Duration::from_micros(20);
 /// The most time that counts per byte, for the same reasons.
 const MOST_TIME_PER_BYTE: Duration = Duration::from_micros(5);
@@ -33,8 +33,8 @@ const LONGEST_DELAY: Duration = Duration::from_millis(20);
 /// The turn in which a store's connections may read.
 #[derive(Debug)]
 pub struct ReadTurn {
-    /// How much of the turn was used up at `counted_at`. Grows while a connection reads, and falls
-    /// while none does.
+    /// How much of the turn was used up at `counted_at`. This grows while a connection reads, and
+    /// falls while none reads.
     spent: Duration,
     counted_at: Instant,
     /// When the next turn begins; `None` until the connections have used up their turn.

@@ -9,8 +9,8 @@ use super::*;
 const KILOBYTE: usize = 1024;
 const MS: Duration = Duration::from_millis(1);
 
-/// Returns the permit of a connection that waits behind `place` others, in a turn that is over for
-/// `pause`.
+/// Returns when a connection may read that waits behind `place` others, if the next turn begins
+/// after `pause`.
 fn behind(place: u32, pause: Duration) -> MayRead {
     MayRead::After(pause + place * LONGEST_DELAY)
 }

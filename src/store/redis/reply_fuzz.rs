@@ -157,7 +157,7 @@ fn measure(bytes: &[u8]) {
     let (in_pieces, _) = scan(bytes, || random.usize(1..40));
     for other in [in_bytes, in_pieces] {
         assert_eq!((&whole.ends, whole.excess), (&other.ends, other.excess));
-        // If a line is larger than the room, only pieces of it are charged.
+        // If a line is larger than the room, a scan in pieces has charged some of its pieces.
         assert!(whole.excess.is_some() || whole.room == other.room, "{whole:?} {other:?}");
     }
 

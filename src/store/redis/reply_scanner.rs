@@ -132,8 +132,8 @@ impl ReplyScanner {
         Ok(())
     }
 
-    /// Returns the length, in bytes, of the longest string so far. The buffer of the
-    /// connection is at least as long.
+    /// Returns the length, in bytes, of the longest string so far. The buffer of the connection is
+    /// at least as long.
     pub fn longest(&self) -> u64 {
         self.longest
     }

@@ -18,11 +18,11 @@ const MOST_TIME_IN_A_ROW: Duration = Duration::from_millis(1);
 /// One round of a batch: the groups were sent, and the server has replied.
 pub struct Round<'a> {
     pub address: &'a RedisAddress,
-    /// The error of loading the scripts.
+    /// The server's error, if it could not load the scripts.
     pub loaded: Option<ServerError>,
     /// True if the groups are not sent again.
     pub is_last: bool,
-    /// True if the waiters get notices.
+    /// True if waiters get notices on this connection.
     pub notified: bool,
 }
 
@@ -36,8 +36,8 @@ pub struct NextRound<'a> {
 }
 
 impl Round<'_> {
-    /// Reads the reply to each of `groups`, and adds the answers to `outcomes`. Lets other stores
-    /// have the thread in between, as `reader` says.
+    /// Reads the reply to each of `groups`, and adds the answers to `outcomes`. In between, lets
+    /// other stores have the thread, as `reader` says.
     pub async fn read<'a>(
         &self,
         groups: Vec<Group<'a>>,

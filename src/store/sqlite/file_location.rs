@@ -23,8 +23,8 @@ impl FileLocation {
     /// Finds the place that `path` leads to now.
     ///
     /// # Errors
-    /// If another user may have planted a link on the way, or if the name ends like that of a file
-    /// beside a lock file.
+    /// If another user may have planted a link on the way, or if the name of the file is reserved
+    /// for files beside a lock file.
     pub fn of(path: &Path) -> Result<Self, SessionError> {
         let failed = |error| SessionError::Broken(failure::of_system(path, &error));
         let real = identity::resolve(path).map_err(failed)?;

@@ -17,13 +17,13 @@ use super::reserved_names::{file_beside, with_end};
 use super::rights;
 use super::schema;
 
-/// The bytes of a page: SQLite's default.
+/// The size of a page, in bytes: SQLite's default.
 const PAGE: u64 = 4096;
 
-/// The length of a log's index is a multiple of this.
+/// The length of a log's index is a multiple of this, in bytes.
 const INDEX_PART: u64 = 32 * 1024;
 
-/// The version of a log's index, with which an index begins.
+/// The version number with which a log's index begins.
 const INDEX_VERSION: u32 = 3_007_000;
 
 /// Checks the files beside the database at `real`, before SQLite or [`super::creation`] may delete
@@ -48,7 +48,7 @@ pub fn check_beside(real: &Path, is_missing: bool) -> io::Result<()> {
         }
         if !is_missing && end == "-shm" {
             // On some systems, closing the index drops SQLite's locks on it, so look only at its
-            // length. SQLite may have cut it off at the third byte.
+            // length. SQLite may have cut it to 3 bytes.
             if found.len() > 3 && found.len() % INDEX_PART != 0 {
                 return Err(foreign(&beside));
             }
@@ -126,8 +126,8 @@ fn first_bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns true if a file that begins with `bytes` begins with `known`, is empty or was only made
-/// longer. SQLite may have cut the file off, or may not have written its begin yet.
+/// Returns true if `bytes`, with which a file begins, agree with `known`, or are all zero. SQLite
+/// may have cut the file off, or may not have written its beginning yet.
 fn begins(bytes: &[u8], known: &[u8]) -> bool {
     let bytes = &bytes[..bytes.len().min(known.len())];
     known.starts_with(bytes) || bytes.iter().all(|byte| *byte == 0)
@@ -138,7 +138,7 @@ fn is_journal(bytes: &[u8]) -> bool {
 }
 
 fn is_log(bytes: &[u8]) -> bool {
-    // The last bit says in which order the checksums have their bytes.
+    // The last bit is the byte order of the checksums.
     begins(bytes, &[0x37, 0x7f, 0x06, 0x82]) || begins(bytes, &[0x37, 0x7f, 0x06, 0x83])
 }
 
@@ -155,7 +155,7 @@ fn foreign(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
-/// Returns the error for what is not a file.
+/// Returns the error for `beside`, which is not a regular file.
 fn refused(real: &Path, beside: &Path) -> io::Error {
     #[cfg(unix)]
     if let Some((beside, why)) = rights::unusable_beside(real) {

@@ -19,8 +19,8 @@
 //! - `links`: which links in the path of a lock file are followed;
 //! - `lock_file`: which clients share a store;
 //! - `creation`: a new lock file, complete before it has its name;
-//! - `reserved_names`: the names of the files beside a lock file, and `leftovers`: which files
-//!   there are not SQLite's or ours, and must stay;
+//! - `reserved_names`: the names of the files beside a lock file, and `leftovers`: which of these
+//!   files other programs made, so that they must stay;
 //! - `breaks`: which locks were broken lately, if the file is a node of a quorum;
 //! - `admission`: when a store may use the files, and what happens when they are replaced;
 //! - `usage`: what this store has in the files;

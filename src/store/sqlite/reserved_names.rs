@@ -22,7 +22,8 @@ pub fn file_beside(path: &Path) -> Option<PathBuf> {
 /// Checks the name of a lock file.
 ///
 /// # Errors
-/// If the name ends like that of a file beside a lock file. Some file systems ignore case.
+/// If the name ends like that of a file beside a lock file, in upper or lower case: some file
+/// systems ignore case.
 pub fn check(path: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let is_end = |end: &&str| {

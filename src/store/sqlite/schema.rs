@@ -77,7 +77,7 @@ const LAYOUT: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-/// Finds out whether a lock file has no rows, and no fence was given in it.
+/// Finds out whether a lock file has no rows, and has given no fence.
 const UNUSED: &str = "SELECT NOT EXISTS (SELECT 1 FROM leases) AND NOT EXISTS (SELECT 1 FROM waiters)
     AND NOT EXISTS (SELECT 1 FROM broken) AND NOT EXISTS (SELECT 1 FROM fence WHERE floor <> 0)";
 
@@ -189,8 +189,8 @@ pub fn limit_log(connection: &Connection, limit: log_limit::LogLimit) -> rusqlit
 /// Writes the layout into the empty database behind `connection`, with a journal of the kind
 /// `mode`.
 pub fn fill(connection: &Connection, mode: &str) -> rusqlite::Result<()> {
-    // The next statement already writes. If there is to be no journal, it must not make one either.
-    // The choice of a log would write into the file.
+    // The next statement already writes, and would make a journal without this choice. Don't choose
+    // a log here: that would write into the file.
     if mode == "OFF" {
         journal(connection, mode)?;
     }

@@ -29,8 +29,8 @@ pub enum AdoptionEnd {
     /// The adopter's lease was released, and so are the nodes that pass to the adopter late.
     Released,
     /// The adopter's lease was detached, so its token is the next ticket. That ticket keeps the
-    /// adopter's nodes. Claimed nodes are released: when they answer, the next ticket may be used
-    /// up, too.
+    /// adopter's nodes. Claimed nodes are released: by the time they answer, the next ticket
+    /// may be used up, too.
     Detached,
     /// Another attempt may follow, so claimed nodes go back to the ticket. Nodes at which the
     /// adopter already has the lease stay with the adopter.

@@ -31,9 +31,9 @@
 //! releases the adopter's token at these nodes in any case.
 //!
 //! **What happens when the adopter detaches the lease.** The adopter's token is then the next
-//! ticket, which may soon be used up, too. The process does not hear of that. If it gave the next
-//! ticket to a node that comes back after that, the node would keep that ticket. So from the
-//! detachment on, the process gives the adopter no more nodes. It frees the nodes that may still
+//! ticket, which may soon be used up, too. The adopter's process does not hear of that. If it gave
+//! a used ticket to a node that comes back, the node would keep that ticket. So from the detachment
+//! on, the process gives the adopter no more nodes. It frees the nodes that may still
 //! have the first ticket or a claim to it: they move the lease to a token that no client uses, and
 //! then release that token. A freed node gets the lease back with the renewals of the next adopter.
 //! In a chain of hand-overs, each adopter's process does this for the ticket that it adopted: when
@@ -43,10 +43,10 @@
 //! **Why this never frees a node that a client counts on.** Most nodes have confirmed the adopter.
 //! From the detachment on, no process gives these nodes back to the first ticket: the adopter's
 //! process could do it only before its client had the lease. So neither the owner of the first
-//! ticket nor an adopter with a claim to it can ever get most nodes. Only the first ticket and
-//! claims to it are freed, so no client counts on these nodes. The adopter's own token is never
-//! released in this way. A node may have that token although its answer was lost, and the next
-//! ticket may need this node.
+//! ticket nor an adopter with a claim to it can ever get most nodes. The process frees only nodes
+//! that have the first ticket or a claim to it, so no client counts on these nodes. It never
+//! releases the adopter's own token in this way: a node may have that token although its answer was
+//! lost, and the next ticket may need this node.
 //!
 //! **Why moves do not disturb other adoptions.** Moves take no node from the adopter of the next
 //! ticket: they name only the first ticket, and claims to it. If the adopter's process gives the

@@ -120,7 +120,7 @@ impl NodeReleases {
     }
 
     /// Changes the pending releases that would move a lease to `token`: the node moves these leases
-    /// to `unused`, and then releases them.
+    /// to `unused` instead, and then releases them.
     pub(super) fn release_moved(&mut self, token: Token, unused: Token) {
         for moved in self.releases.moving_to(token) {
             self.releases.update(moved, |PendingRelease { change, .. }| {

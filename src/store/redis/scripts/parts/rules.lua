@@ -2,10 +2,10 @@
 -- Scripts include this part in a function that gets the server's time in µs, `now_us`. Rules throw
 -- errors, so scripts call them by pcall.
 --
--- A lock has up to seven keys in one slot. A script gets the names of two: of the lock, and of one
--- of its side keys. It makes the other names, which differ only in the last word. While no client
--- waits and no lease is shared, only the first two of the list below exist. All keys expire. The
--- keys of the queue expire within twice WAITER_LIFE, so that not every poll has to prolong them.
+-- A lock has up to seven keys in one slot. A script gets the names of the lock and of one side key,
+-- and makes the other names: only their last word differs. While no client waits and no lease is
+-- shared, only the first two of the list below exist. All keys expire. The keys of the queue expire
+-- within twice WAITER_LIFE, so that not every poll has to prolong them.
 --
 --   lock      a string: the token of the exclusive lease; or a sorted set: the tokens of the
 --             shared leases, by when they end (ms)
