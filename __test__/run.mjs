@@ -282,8 +282,8 @@ async function stepOfNode(what, files, most, options) {
 }
 
 // Tests that measure time or count turns run one file at a time: on a machine of two cores, their
-// servers and children already use both. Of the tests that break servers, two files run at a time.
-// All others mostly wait.
+// servers and children run at the same time. Of the tests that break servers, two files run at a
+// time. All others mostly wait.
 const sharing = files.filter((file) => !isIn(ALONE)(file))
 const isLong = isIn(LONG_FILES)
 const long = sharing.every(isLong) ? [] : files.filter(isLong)

@@ -146,7 +146,7 @@ for (const [how, adopters] of [
     else servers[2].freeze()
     for (const i of adopters.slice(0, -1)) ticket = await (await clients[i].adopt(ticket)).detach(60_000)
     assert.equal(await (await clients[adopters.at(-1)].adopt(ticket)).release(), true)
-    // Until then, the requests to the server time out.
+    // Wait until the requests to the server have timed out.
     await sleep(1_500)
     if (how === 'down') await servers[2].start()
     else servers[2].thaw()

@@ -95,7 +95,7 @@ describe('sqlite: the names beside a lock file', { timeout: 60_000 }, () => {
     })
   }
 
-  test('the files beside another lock file at locks.new are not taken for those of an unfinished one', async (t) => {
+  test('a file at locks.new-wal is not taken for one that a killed process left', async (t) => {
     const folder = temporaryFolder(t)
     writeFileSync(join(folder, 'locks.new-wal'), '')
     await assertRefused(t, join(folder, 'locks'), join(folder, 'locks.new-wal'))

@@ -61,7 +61,7 @@ export async function endCommand(locks: LockClient | undefined, takeover: Takeov
       lease = adoptee
     })
     .catch((error) => {
-      // After other errors, the lock may still be held at the store.
+      // After other errors, the lock stays held until `safe`.
       isLost = error instanceof LockLostError
     })
   if (grace > 0) {

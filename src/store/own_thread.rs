@@ -5,7 +5,7 @@
 
 use std::io;
 
-/// Starts a thread.
+/// A function that starts a thread for some work.
 pub type Start = fn(Work) -> io::Result<()>;
 /// The work of a thread. If the thread can't be started, the work is dropped.
 pub type Work = Box<dyn FnOnce() + Send>;

@@ -48,7 +48,7 @@ pub struct ReadTurn {
     last_reader: ReaderId,
 }
 
-/// The number of a connection, among those of its store.
+/// The number of a connection, a handshake or a batch, among those of its store.
 pub type ReaderId = u64;
 
 /// Says when a connection may read.

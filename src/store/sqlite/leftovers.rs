@@ -1,4 +1,5 @@
-//! Tells what SQLite or a killed process left beside a lock file from the files of other programs.
+//! Distinguishes what SQLite or a killed process left beside a lock file from the files of other
+//! programs.
 //!
 //! SQLite deletes and overwrites the files with these names, and does not ask what is in them. A
 //! user may have given such a name to a file, or to another lock file.
@@ -27,7 +28,7 @@ const INDEX_PART: u64 = 32 * 1024;
 const INDEX_VERSION: u32 = 3_007_000;
 
 /// Checks the files beside the database at `real`, before SQLite or [`super::creation`] may delete
-/// or overwrite them. `is_missing` says that there is no database.
+/// or overwrite them. `is_missing` is true if there is no database.
 ///
 /// # Errors
 /// If one of them is not a journal, a log or an index of SQLite.
@@ -82,7 +83,7 @@ pub fn check_alone(new: &Path) -> io::Result<()> {
     }
 }
 
-/// Checks that the file at `new`, which has that length, is what a killed process left of a lock
+/// Checks that the file at `new`, with `length` bytes, is what a killed process left of a lock
 /// file that it was creating.
 ///
 /// # Errors
