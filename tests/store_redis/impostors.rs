@@ -100,7 +100,8 @@ fn an_error_that_repeats_the_password_is_shown_without_it() {
         let url = impostor(move |mut stream| {
             let mut received = [0; 4096];
             let count = stream.read(&mut received).unwrap();
-            let received = String::from_utf8_lossy(&received[..count]).replace("\r\n", " ");
+            // The client looks at no text of more than 1 kB.
+            let received = String::from_utf8_lossy(&received[..count.min(512)]).replace("\r\n", " ");
             let _ = stream.write_all(format!("-{word} {received}\r\n").as_bytes());
         });
         let error = ping(&url.replace("://", "://:hunter2-secret@"), 10_000);
