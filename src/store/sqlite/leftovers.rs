@@ -21,9 +21,6 @@ use super::schema;
 /// The size of a page, in bytes: SQLite's default.
 const PAGE: u64 = 4096;
 
-/// The length of a log's index is a multiple of this, in bytes.
-const INDEX_PART: u64 = 32 * 1024;
-
 /// The version number with which a log's index begins.
 const INDEX_VERSION: u32 = 3_007_000;
 
@@ -49,8 +46,8 @@ pub fn check_beside(real: &Path, is_missing: bool) -> io::Result<()> {
         }
         if !is_missing && end == "-shm" {
             // On some systems, closing the index drops SQLite's locks on it, so look only at its
-            // length. SQLite may have cut it to 3 bytes.
-            if found.len() > 3 && found.len() % INDEX_PART != 0 {
+            // length. SQLite adds one page at a time. It may also have cut the index to 3 bytes.
+            if found.len() > 3 && found.len() % PAGE != 0 {
                 return Err(foreign(&beside));
             }
             continue;
