@@ -5,11 +5,13 @@
 #![allow(dead_code)]
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -37,6 +39,18 @@ struct Running {
     admin: Connection,
 }
 
+/// Returns a port on which no process listens. Each process gets a port only once, and the kernel
+/// gives these ports to nobody. Otherwise, another server could get the port of one that is down.
+fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let port = fastrand::u16(5_000..11_000);
+        if GIVEN.lock().unwrap().insert(port) && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 impl RedisServer {
     /// Starts a server with `options` of its configuration ("name value", or several words for a
     /// value; `{port}` stands for its port).
@@ -48,10 +62,7 @@ impl RedisServer {
         let options = options.iter().map(|option| option.to_string()).collect();
         let server = Self { folder, port: Cell::new(0), options, running: RefCell::new(None) };
         // Another process may take the port before the server does. Then try another port.
-        server.launch_or_panic(&[], READY, || {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            server.port.set(free);
-        });
+        server.launch_or_panic(&[], READY, || server.port.set(free_port()));
         Rc::new(server)
     }
 
