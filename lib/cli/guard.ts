@@ -169,8 +169,7 @@ interface Watched {
 
 /**
  * Starts the guard of a command. `file` is the command's program, and `options` are those of the
- * client.
- * Returns `undefined` on Windows, where signals and process groups work differently.
+ * client. Returns `undefined` on Windows, where signals and process groups work differently.
  *
  * @throws {CliError} if the system can't start it.
  */

@@ -119,23 +119,30 @@ fn a_connection_whose_replies_take_no_time_reads_many_of_them_in_a_row() {
     });
 }
 
+/// Reads from all of `streams`, whenever they may read, for the time of 4000 reads. Returns how
+/// often each of them has read.
+async fn reads_of_4000(streams: &mut [MeteredStream]) -> Vec<usize> {
+    let work = MOST_TIME_IN_A_ROW / 4;
+    let (began, mut reads) = (Instant::now(), vec![0; streams.len()]);
+    while began.elapsed() < work * 4000 {
+        let before: usize = reads.iter().sum();
+        for (stream, reads) in streams.iter_mut().zip(&mut reads) {
+            *reads += reads_in_a_row(stream, 8 << 10, work, usize::MAX).await.len();
+        }
+        if before == reads.iter().sum::<usize>() {
+            advance(work).await;
+        }
+    }
+    reads
+}
+
 #[test]
 fn the_connections_of_a_store_read_for_half_of_the_time_together() {
     with_paused_time(async {
-        let work = MOST_TIME_IN_A_ROW / 4;
         for (count, rests) in [(1, false), (1, true), (2, false), (2, true), (100, false), (100, true)] {
             let budget = Budget::new();
             let mut streams: Vec<_> = (0..count).map(|_| endless(&budget, rests)).collect();
-            let (began, mut reads) = (Instant::now(), vec![0; count]);
-            while began.elapsed() < work * 4000 {
-                let before: usize = reads.iter().sum();
-                for (stream, reads) in streams.iter_mut().zip(&mut reads) {
-                    *reads += reads_in_a_row(stream, 8 << 10, work, usize::MAX).await.len();
-                }
-                if before == reads.iter().sum::<usize>() {
-                    advance(work).await;
-                }
-            }
+            let reads = reads_of_4000(&mut streams).await;
             let all: usize = reads.iter().sum();
             // Timers end pauses at whole milliseconds.
             assert!((1750..=2010).contains(&all), "{count} connections, rests: {rests}, {all} reads of 4000");
@@ -148,19 +155,9 @@ fn the_connections_of_a_store_read_for_half_of_the_time_together() {
 #[test]
 fn stores_that_send_without_end_read_for_half_of_the_time_together() {
     with_paused_time(async {
-        let work = MOST_TIME_IN_A_ROW / 4;
         for stores in [1, 2, 8] {
             let mut streams: Vec<_> = (0..stores).map(|_| endless(&Budget::new(), false)).collect();
-            let (began, mut reads) = (Instant::now(), vec![0; stores]);
-            while began.elapsed() < work * 4000 {
-                let before: usize = reads.iter().sum();
-                for (stream, reads) in streams.iter_mut().zip(&mut reads) {
-                    *reads += reads_in_a_row(stream, 8 << 10, work, usize::MAX).await.len();
-                }
-                if before == reads.iter().sum::<usize>() {
-                    advance(work).await;
-                }
-            }
+            let reads = reads_of_4000(&mut streams).await;
             let all: usize = reads.iter().sum();
             assert!((1750..=2040).contains(&all), "{stores} stores, {all} reads of 4000");
             let (least, most) = (reads.iter().min().unwrap(), reads.iter().max().unwrap());

@@ -224,13 +224,15 @@ impl World {
     }
 
     /// Asks for the lock with a new token. [`World::check_stranger`] fails if the lock is granted.
-    fn ask_as_a_stranger(&mut self) {
+    /// Returns the process that asks, and its slot.
+    pub(super) fn ask_as_a_stranger(&mut self) -> (usize, u32) {
         let process = self.rng.usize(..PROCESSES);
         let ttl = Ttl::from_millis(TTL).expect("in range");
         let (slot, _) =
             self.processes[process].ask(self.now, KEY, Mode::Exclusive, ttl, Wait::Never, None, true);
         self.strangers.insert((process, slot));
         self.after(process);
+        (process, slot)
     }
 
     /// Fails if this grant went to a stranger.

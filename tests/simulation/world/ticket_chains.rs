@@ -107,12 +107,7 @@ impl World {
     /// Asks for the lock with a new token, and waits for the answer. [`World::check_stranger`]
     /// fails if the lock is granted.
     fn fail_as_a_stranger(&mut self) {
-        let process = self.rng.usize(..PROCESSES);
-        let ttl = Ttl::from_millis(TTL).expect("in range");
-        let (slot, _) =
-            self.processes[process].ask(self.now, KEY, Mode::Exclusive, ttl, Wait::Never, None, true);
-        self.strangers.insert((process, slot));
-        self.after(process);
+        let (process, slot) = self.ask_as_a_stranger();
         self.live_while("a stranger was not told", |world| {
             world.processes[process].asked.get(&slot).is_some_and(|asked| !asked.ended)
         });
