@@ -94,7 +94,7 @@ impl World {
         while self.now < end {
             let pause = Duration::from_millis(self.rng.u64(1..300));
             self.live_until(self.now + pause);
-            self.ask_as_a_stranger();
+            self.ask_as_a_stranger(KEY);
             if quitters && self.rng.u8(..3) == 0 {
                 let (process, slot) = adopters[self.rng.usize(..adopters.len())];
                 let op = OpId { env: ENV, slot };
@@ -223,13 +223,13 @@ impl World {
         DetachedLease { ttl: Ttl::from_millis(TTL).expect("in range"), ..detached }
     }
 
-    /// Asks for the lock with a new token. [`World::check_stranger`] fails if the lock is granted.
-    /// Returns the process that asks, and its slot.
-    pub(super) fn ask_as_a_stranger(&mut self) -> (usize, u32) {
+    /// Asks for the lock `key` with a new token. [`World::check_stranger`] fails if the lock is
+    /// granted. Returns the process that asks, and its slot.
+    pub(super) fn ask_as_a_stranger(&mut self, key: &str) -> (usize, u32) {
         let process = self.rng.usize(..PROCESSES);
         let ttl = Ttl::from_millis(TTL).expect("in range");
         let (slot, _) =
-            self.processes[process].ask(self.now, KEY, Mode::Exclusive, ttl, Wait::Never, None, true);
+            self.processes[process].ask(self.now, key, Mode::Exclusive, ttl, Wait::Never, None, true);
         self.strangers.insert((process, slot));
         self.after(process);
         (process, slot)

@@ -107,7 +107,7 @@ impl World {
     /// Asks for the lock with a new token, and waits for the answer. [`World::check_stranger`]
     /// fails if the lock is granted.
     fn fail_as_a_stranger(&mut self) {
-        let (process, slot) = self.ask_as_a_stranger();
+        let (process, slot) = self.ask_as_a_stranger(KEY);
         self.live_while("a stranger was not told", |world| {
             world.processes[process].asked.get(&slot).is_some_and(|asked| !asked.ended)
         });
