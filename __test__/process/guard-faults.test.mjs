@@ -15,7 +15,9 @@ import { FOR_EVER } from '../support/journal.mjs'
 import { asFirstProcess, noPidNamespaces } from '../support/namespaces.mjs'
 import { temporaryFolder } from '../support/servers.mjs'
 
-const HURT_GUARD = fileURLToPath(new URL('fixtures/hurt-guard.cjs', import.meta.url))
+const [HURT_GUARD, ONE_GUARD] = ['hurt-guard', 'one-guard'].map((name) =>
+  fileURLToPath(new URL(`fixtures/${name}.cjs`, import.meta.url)),
+)
 
 const storeOf = (t) => `sqlite:${join(temporaryFolder(t), 'locks.db')}`
 const guardOf = (pid) => processes().find(({ parent, args }) => parent === pid && args.includes('leasehold-guard'))
@@ -97,6 +99,17 @@ describe('leasehold run, stopped or killed after another fault', { skip, timeout
     const { code, stderr } = await leasehold(t, ['run', 'k', '-s', storeOf(t), '--', 'touch', ran], env).ended
     assert.equal(code, 0, stderr)
     assert.ok(existsSync(ran))
+  })
+
+  test('the guard was killed and no other can be started: leasehold says so once', async (t) => {
+    const env = { NODE_OPTIONS: `--require ${ONE_GUARD}` }
+    const words = ['run', 'k', '--ttl', '1s', '--verbose', '-s', storeOf(t), '--', 'sleep', '3']
+    const command = leasehold(t, words, env)
+    await command.says(/the command runs/, 'stderr')
+    process.kill(guardOf(command.pid).pid, 'SIGKILL')
+    const { code, stderr } = await command.ended
+    assert.equal(code, 0, stderr)
+    assert.equal(stderr.match(/the guard ended, and no other could be started/g)?.length, 1, stderr)
   })
 
   test('leasehold was stopped and continues, and the guard that ends the command is killed', async (t) => {

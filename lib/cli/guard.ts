@@ -41,6 +41,7 @@ export class Guard {
   #timer: NodeJS.Timeout | undefined
   #tellEnding = () => {}
   #tellFailed = () => {}
+  #tellAbsent = () => {}
   /**
    * Resolves when the guard ends the command because this process was stopped for too long. Never
    * resolves otherwise.
@@ -54,6 +55,13 @@ export class Guard {
    */
   readonly failed = new Promise<void>((resolve) => {
     this.#tellFailed = resolve
+  })
+  /**
+   * Resolves when the guard has ended while the command runs, and another one could not be started.
+   * After each renewal, this tries again. Never resolves otherwise.
+   */
+  readonly absent = new Promise<void>((resolve) => {
+    this.#tellAbsent = resolve
   })
 
   /**
@@ -85,7 +93,11 @@ export class Guard {
     const watched = { takeover: { ...held, command }, lease }
     this.#watched = watched
     this.#timer = setInterval(() => this.#process.continue(), CONTINUE_EVERY).unref()
-    // The guard may have ended during the wait for the lock, or end just now.
+    return await this.#beginTwice(watched)
+  }
+
+  /** Begins to watch, and tries once more if the guard ends before it watches. */
+  async #beginTwice(watched: Watched): Promise<boolean> {
     if (await this.#beginAny(watched)) return true
     // The command may be over by now.
     return this.#watched !== undefined && (await this.#beginAny(watched))
@@ -113,15 +125,9 @@ export class Guard {
   }
 
   /** Starts another guard in the place of one that has ended. */
-  #replace(gone: GuardProcess): void {
+  async #replace(gone: GuardProcess): Promise<void> {
     if (this.#watched === undefined || this.#isEnding || this.#process !== gone) return
-    try {
-      this.#process = this.#start()
-    } catch {
-      // There is no room for a process. Try again after the next renewal.
-      return
-    }
-    this.#begin(this.#process, this.#watched)
+    if (!(await this.#beginTwice(this.#watched)) && this.#watched !== undefined) this.#tellAbsent()
   }
 
   /** Reports a renewal of the lock. */

@@ -44,6 +44,9 @@ interface Settings {
  */
 const GUARD_ENDS_WITHIN = 200
 
+const UNGUARDED =
+  'the guard ended, and no other could be started: until one is, the command goes on without the lock if leasehold is killed'
+
 export const run: Command = {
   name: 'run',
   synopsis: 'KEY [options] -- COMMAND [ARG…]',
@@ -210,7 +213,7 @@ async function runWith(
   signals: Signals,
   guard: Guard | undefined,
 ): Promise<End> {
-  const { key, command, maxHold, tell } = settings
+  const { key, command, maxHold, tell, warn } = settings
   const env = { ...process.env, LEASEHOLD_KEY: key, LEASEHOLD_FENCE: String(lease.fence) }
   const { token, fence, ttl } = lease
   const ticket = { key, token, fence, ttl, most: Most.Exclusive }
@@ -258,6 +261,7 @@ async function runWith(
     child = new Child(command, env, { ticket, grace: settings.grace }, lease, signals, guard)
     renewals.on('renewed', () => child?.renewed())
     child.guardEnding.then(guardEnding)
+    guard?.absent.then(() => warn('unguarded', {}, UNGUARDED))
     const { pid } = child
     child.started.then(() => {
       runs = true
