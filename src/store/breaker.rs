@@ -10,7 +10,7 @@
 //!                                            Refusing ──failures in a row──▶ Open
 //! ```
 //!
-//! [`Limits`] says how many failures: three rounds, or two rounds and 1.5 s of silence. The pause
+//! [`Limits`] says how many failures: three waves, or two waves and 1.5 s of silence. The pause
 //! before a probe grows from 200 ms to 500 ms.
 //!
 //! A refusing server still gets requests, and callers get its own errors. In a quorum, no call
@@ -46,10 +46,10 @@ pub const NOT_ASKED: &str =
 /// The limits at which a breaker opens.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Rounds of failures without an answer between them. Requests that were under way together are
-    /// one round: a connection that breaks fails them all, and the next one may work. At least 1.
-    pub rounds: u32,
-    /// The breaker also opens after two rounds if the server has been silent for this long.
+    /// Waves of failures without an answer between them. Requests that were under way together are
+    /// one wave: a connection that breaks fails them all, and the next one may work. At least 1.
+    pub waves: u32,
+    /// The breaker also opens after two waves if the server has been silent for this long.
     pub silence: Duration,
     /// If a request times out and its time-out was shorter than this, it does not count as a
     /// failure: impatient callers must not make the requests of others fail.
@@ -57,9 +57,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Returns the defaults: three rounds, 1.5 s of silence, and time-outs of at least 100 ms.
+    /// Returns the defaults: three waves, 1.5 s of silence, and time-outs of at least 100 ms.
     fn default() -> Self {
-        Self { rounds: 3, silence: Duration::from_millis(1500), patience: Duration::from_millis(100) }
+        Self { waves: 3, silence: Duration::from_millis(1500), patience: Duration::from_millis(100) }
     }
 }
 
@@ -135,12 +135,12 @@ fn is_refusal(error: &StoreError) -> bool {
 pub struct Breaker {
     limits: Limits,
     state: BreakerState,
-    /// The rounds of failures since the last answer, probes included.
+    /// The waves of failures since the last answer, probes included.
     failures: u32,
-    /// When the first request of the first round was sent.
+    /// When the first request of the first wave was sent.
     first: Option<Instant>,
-    /// When the last round ended: its first request failed then.
-    round_ended: Option<Instant>,
+    /// When the last wave ended: its first request failed then.
+    wave_ended: Option<Instant>,
     error: Option<StoreError>,
     /// When the next probe is due.
     probe_at: Option<Instant>,
@@ -157,7 +157,7 @@ impl Breaker {
             state: BreakerState::Closed,
             failures: 0,
             first: None,
-            round_ended: None,
+            wave_ended: None,
             error: None,
             probe_at: None,
             probes: 0,
@@ -170,9 +170,9 @@ impl Breaker {
         self.state
     }
 
-    /// Returns the number of rounds of failures since the last answer, or of refusals.
+    /// Returns the number of waves of failures since the last answer, or of refusals.
     pub fn failures(&self) -> u32 {
-        if self.state == BreakerState::Refusing { self.refusals.rounds() } else { self.failures }
+        if self.state == BreakerState::Refusing { self.refusals.waves() } else { self.failures }
     }
 
     /// Returns how the server failed last, or why it refused; `None` if it has not failed since its
@@ -218,7 +218,7 @@ impl Breaker {
         };
         let is_news = self.refusals.add(kind, began, reason, now);
         match self.state {
-            BreakerState::Closed if self.refusals.rounds() >= self.limits.rounds => {
+            BreakerState::Closed if self.refusals.waves() >= self.limits.waves => {
                 self.state = BreakerState::Refusing
             }
             BreakerState::Refusing if is_news => {}
@@ -246,7 +246,7 @@ impl Breaker {
     /// `None` if the server does not refuse, or has not yet accepted an acquire of each kind that
     /// it refused.
     pub fn stable_at(&self) -> Option<Instant> {
-        (self.state == BreakerState::Refusing).then(|| self.refusals.end(self.limits.rounds)).flatten()
+        (self.state == BreakerState::Refusing).then(|| self.refusals.end(self.limits.waves)).flatten()
     }
 
     /// Closes the breaker if it is time to do so. Returns true if that changed the state.
@@ -266,16 +266,16 @@ impl Breaker {
         if error.kind == StoreErrorKind::TimedOut && timeout < self.limits.patience && !probe {
             return false;
         }
-        // A round ends when its first request fails. The other requests that are under way then
+        // A wave ends when its first request fails. The other requests that are under way then
         // belong to it. Their failures do not prolong it: otherwise, requests that overlap would be
-        // one round for ever.
-        if probe || self.round_ended.is_none_or(|ended| began >= ended) {
+        // one wave for ever.
+        if probe || self.wave_ended.is_none_or(|ended| began >= ended) {
             self.failures = self.failures.saturating_add(1);
-            self.round_ended = Some(now);
+            self.wave_ended = Some(now);
         }
         let first = *self.first.get_or_insert(began);
         self.error = Some(error.clone());
-        let enough = self.failures >= self.limits.rounds
+        let enough = self.failures >= self.limits.waves
             || self.failures >= 2 && now.duration_since(first) >= self.limits.silence;
         match self.state {
             BreakerState::Closed | BreakerState::Refusing if enough => self.refusals = Refusals::default(),

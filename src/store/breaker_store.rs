@@ -161,7 +161,7 @@ impl BreakerStore {
         let mut changed = false;
         if refuses || !accepted {
             let mut breaker = self.breaker.borrow_mut();
-            // All refusals of a batch are one round, so stop at the first one that changes
+            // All refusals of a batch are one wave, so stop at the first one that changes
             // something.
             let mut errors = answers.iter().filter_map(|answer| answer.as_ref().err());
             changed |= errors.any(|error| breaker.refused(kind, began, error, now));

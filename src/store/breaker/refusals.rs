@@ -52,9 +52,9 @@ pub struct Refusals {
 /// The refusals of one kind since the server last accepted an acquire of it while it was usable.
 #[derive(Debug, Default)]
 struct Refused {
-    rounds: u32,
-    /// When the last round ended: its first acquire was refused then.
-    round_ended: Option<Instant>,
+    waves: u32,
+    /// When the last wave ended: its first acquire was refused then.
+    wave_ended: Option<Instant>,
     /// When the last acquire was refused.
     last: Option<Instant>,
     /// True if an acquire was accepted since the last refusal.
@@ -66,9 +66,9 @@ impl Refusals {
     /// last refusal had another reason.
     pub fn add(&mut self, kind: Kind, began: Instant, reason: StoreErrorKind, now: Instant) -> bool {
         let refused = &mut self.of[kind as usize];
-        if refused.round_ended.is_none_or(|ended| began >= ended) {
-            refused.rounds = refused.rounds.saturating_add(1);
-            refused.round_ended = Some(now);
+        if refused.wave_ended.is_none_or(|ended| began >= ended) {
+            refused.waves = refused.waves.saturating_add(1);
+            refused.wave_ended = Some(now);
         }
         (refused.last, refused.accepted) = (Some(now), false);
         self.reason.replace(reason) != Some(reason)
@@ -77,7 +77,7 @@ impl Refusals {
     /// Notes that a usable server accepted an acquire.
     pub fn forget(&mut self, kind: Kind) {
         self.of[kind as usize] = Refused::default();
-        if self.rounds() == 0 {
+        if self.waves() == 0 {
             self.reason = None;
         }
     }
@@ -87,16 +87,16 @@ impl Refusals {
         self.of[kind as usize].accepted = true;
     }
 
-    /// Returns the number of rounds of refusals in a row, of the kind that has more of them.
-    pub fn rounds(&self) -> u32 {
-        self.of.iter().map(|refused| refused.rounds).max().unwrap_or(0)
+    /// Returns the number of waves of refusals in a row, of the kind that has more of them.
+    pub fn waves(&self) -> u32 {
+        self.of.iter().map(|refused| refused.waves).max().unwrap_or(0)
     }
 
     /// Returns when the refusals are over if no other acquire is refused until then. A kind that
-    /// was refused in fewer than `rounds` rounds does not matter. Returns `None` until the server
+    /// was refused in fewer than `waves` waves does not matter. Returns `None` until the server
     /// has accepted an acquire of each other kind since its last refusal.
-    pub fn end(&self, rounds: u32) -> Option<Instant> {
-        let refused = || self.of.iter().filter(|refused| refused.rounds >= rounds);
+    pub fn end(&self, waves: u32) -> Option<Instant> {
+        let refused = || self.of.iter().filter(|refused| refused.waves >= waves);
         let last = self.of.iter().filter_map(|refused| refused.last).max()?;
         refused().all(|refused| refused.accepted).then_some(last + STABLE_AFTER)
     }

@@ -87,7 +87,7 @@ async fn fill_buffer<'a>(
         ready!(reader.poll_turn(cx));
         let began = Instant::now();
         let news = ready!(Pin::new(&mut *stream).poll_fill_buf(cx))?;
-        reader.is_busy(news.len(), began);
+        reader.begin(news.len(), began);
         Poll::Ready(Ok::<_, io::Error>(()))
     })
     .await?;

@@ -69,7 +69,7 @@ impl AsyncRead for MeteredStream {
         };
         ready!(read)?;
         let news = &buf.filled()[before..];
-        me.reader.is_busy(news.len(), began);
+        me.reader.begin(news.len(), began);
         let end = me.connection_budget.charge(&mut me.scanner, |scanner, room| scanner.read(news, room));
         if let Err((good, excess)) = end {
             // Hand on the good bytes first. Zero bytes without an error would mean the end of the

@@ -65,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> MeteredTls<S> {
             };
             // The last bytes of the server's certificate take the time for all of them.
             bytes += MOST_READ - room;
-            reader.was_busy(bytes, began);
+            reader.charge(bytes, began);
             polled
         });
         let stream = stream.await?;
@@ -81,7 +81,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for MeteredTls<S> {
         let read = Pin::new(&mut me.stream).poll_read(cx, buf);
         let bytes = MOST_READ - me.stream.get_ref().0.room;
         me.unfinished = (me.unfinished + bytes).min(LONGEST_RECORD);
-        me.reader.was_busy(me.unfinished, began);
+        me.reader.charge(me.unfinished, began);
         if read.is_ready() {
             me.unfinished = 0;
         }

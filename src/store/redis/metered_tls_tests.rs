@@ -67,7 +67,7 @@ async fn use_up_turn(budget: &Arc<Budget>) {
     let mut reader = Reader::of(budget);
     let began = Instant::now();
     tokio::time::sleep(MOST_TIME_IN_A_ROW).await;
-    reader.was_busy(1 << 20, began);
+    reader.charge(1 << 20, began);
     assert!(!budget.turn().is_free());
 }
 

@@ -49,6 +49,7 @@ mod address;
 #[cfg(test)]
 mod address_fuzz;
 mod address_url;
+mod batch_attempt;
 mod budget;
 mod cluster;
 mod connect;
@@ -80,7 +81,7 @@ mod reply;
 #[cfg(test)]
 mod reply_fuzz;
 mod reply_scanner;
-mod round;
+
 mod same_server;
 mod scripts;
 mod sentinel;

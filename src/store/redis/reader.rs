@@ -37,15 +37,15 @@ impl Reader {
         Self { budget: budget.clone(), id, busy: None, pause: None }
     }
 
-    /// Notes that the reader has been busy with `bytes` bytes since `began`. It is busy until it
-    /// asks for a turn again, stops, or is dropped.
-    pub fn is_busy(&mut self, bytes: usize, began: Instant) {
+    /// Begins to charge for `bytes` bytes, at `began`. The time counts until the reader asks for a
+    /// turn again, stops, or is dropped.
+    pub fn begin(&mut self, bytes: usize, began: Instant) {
         self.busy = Some((bytes, began));
     }
 
     /// Charges the time since `began`, in which the reader was busy with `bytes` bytes.
-    pub fn was_busy(&mut self, bytes: usize, began: Instant) {
-        self.is_busy(bytes, began);
+    pub fn charge(&mut self, bytes: usize, began: Instant) {
+        self.begin(bytes, began);
         self.stop(Instant::now());
     }
 

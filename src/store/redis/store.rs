@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::RedisAddress;
+use super::batch_attempt::BatchAttempt;
 use super::budget::Budget;
 use super::connect::Role;
 use super::connection_attempt::Connecting;
@@ -20,7 +21,6 @@ use super::outcomes::Outcomes;
 use super::reader::Reader;
 use super::releases::Releases;
 use super::replicas::AwaitedWrites;
-use super::round::Round;
 use super::sentinel::master_tracker::MasterTracker;
 use super::time_limit::TimeLimit;
 use super::{connection_attempt, diagnose, notices, order, permission_check, pipeline, reply};
@@ -217,10 +217,10 @@ impl RedisStore {
         let mut groups = pipeline::groups(batch, self.node().is_some());
         let mut load = false;
         let mut reader = Reader::of(link.budget());
-        // Later rounds repeat only groups that the server refused as a whole, and so did not carry
-        // out. It refuses a group if it does not know the scripts, if the user lacks a right to one
-        // of the keys, or if one of the keys is moving to another node.
-        for round in 0..3 {
+        // Later attempts repeat only groups that the server refused as a whole, and so did not
+        // carry out. It refuses a group if it does not know the scripts, if the user lacks a right
+        // to one of the keys, or if one of the keys is moving to another node.
+        for attempt in 0..3 {
             let needs_replicas = address.min_replicas > 0;
             let mut pipeline =
                 pipeline::pipeline(batch, &groups, load, asking, link.channel(), needs_replicas);
@@ -236,7 +236,7 @@ impl RedisStore {
             let loaded = replies.by_ref().take(before).find_map(reply::server_error);
             let replies = replies.skip(each - 1).step_by(each);
             let notified = link.channel().is_some();
-            let read = Round { address, loaded, is_last: round == 2, notified };
+            let read = BatchAttempt { address, loaded, is_last: attempt == 2, notified };
             let next = read.read(groups, replies, &mut reader, outcomes).await;
             if let Some(awaited) = awaited {
                 awaited.check(address, waited, &mut outcomes.answers);

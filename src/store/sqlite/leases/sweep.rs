@@ -23,8 +23,8 @@ const SWEEP_STEP: usize = 200;
 
 impl Transaction<'_> {
     /// Takes one step of the sweep: settles the locks after `after` that have a lease that has run
-    /// out. At the beginning of a round, also settles the locks with places that have run out.
-    /// Returns where the next step begins; that is the beginning if the round is over.
+    /// out. At the beginning of a pass, also settles the locks with places that have run out.
+    /// Returns where the next step begins; that is the beginning if the pass is over.
     pub fn sweep(&mut self, after: &Cursor) -> rusqlite::Result<Cursor> {
         let (key, token) = after;
         if key.is_empty() && token.is_empty() {

@@ -1,4 +1,4 @@
-//! Reads the replies to one round of a batch.
+//! Reads the replies to one attempt of a batch.
 
 use redis::{ServerError, Value};
 use tokio::time::{Duration, Instant};
@@ -15,8 +15,8 @@ use super::reply;
 /// longer; if it is smaller, the client reads the clock more often.
 const MOST_TIME_IN_A_ROW: Duration = Duration::from_millis(1);
 
-/// One round of a batch: the groups were sent, and the server has replied.
-pub struct Round<'a> {
+/// One attempt of a batch: the groups were sent, and the server has replied.
+pub struct BatchAttempt<'a> {
     pub address: &'a RedisAddress,
     /// The server's error, if it could not load the scripts.
     pub loaded: Option<ServerError>,
@@ -26,16 +26,16 @@ pub struct Round<'a> {
     pub notified: bool,
 }
 
-/// What a round leaves to the next one.
+/// What an attempt leaves to the next one.
 #[derive(Default)]
-pub struct NextRound<'a> {
+pub struct NextAttempt<'a> {
     /// True if the server does not know the scripts.
     pub load: bool,
     /// The groups that the server refused as a whole, and so did not carry out.
     pub groups: Vec<Group<'a>>,
 }
 
-impl Round<'_> {
+impl BatchAttempt<'_> {
     /// Reads the reply to each of `groups`, and adds the answers to `outcomes`. In between, lets
     /// other stores have the thread, as `reader` says.
     pub async fn read<'a>(
@@ -44,25 +44,25 @@ impl Round<'_> {
         replies: impl IntoIterator<Item = Value>,
         reader: &mut Reader,
         outcomes: &mut Outcomes,
-    ) -> NextRound<'a> {
-        let mut next = NextRound::default();
+    ) -> NextAttempt<'a> {
+        let mut next = NextAttempt::default();
         reader.turn().await;
         let mut began = Instant::now();
-        reader.is_busy(MOST_READ, began);
+        reader.begin(MOST_READ, began);
         for (group, reply) in groups.into_iter().zip(replies) {
             self.take(group, reply, &mut next, outcomes);
             if began.elapsed() >= MOST_TIME_IN_A_ROW {
                 reader.turn().await;
                 began = Instant::now();
-                reader.is_busy(MOST_READ, began);
+                reader.begin(MOST_READ, began);
             }
         }
-        // The next round waits for the server.
+        // The next attempt waits for the server.
         reader.stop(Instant::now());
         next
     }
 
-    fn take<'a>(&self, group: Group<'a>, reply: Value, next: &mut NextRound<'a>, outcomes: &mut Outcomes) {
+    fn take<'a>(&self, group: Group<'a>, reply: Value, next: &mut NextAttempt<'a>, outcomes: &mut Outcomes) {
         match (reply::refusal(&reply), &self.loaded) {
             (Some("NOSCRIPT"), None) if !self.is_last => {
                 next.load = true;
@@ -104,9 +104,9 @@ mod tests {
         let replies: Vec<_> = replies.collect();
         let mut outcomes = Outcomes::none(batch.len(), None);
         let mut reader = Reader::of(&Budget::new());
-        let round = Round { address: &address, loaded: None, is_last: true, notified: false };
+        let attempt = BatchAttempt { address: &address, loaded: None, is_last: true, notified: false };
         Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-            let mut read = pin!(round.read(groups, replies, &mut reader, &mut outcomes));
+            let mut read = pin!(attempt.read(groups, replies, &mut reader, &mut outcomes));
             assert!(poll!(&mut read).is_pending(), "the batch read all errors in a row");
             let next = read.await;
             assert!(next.groups.is_empty() && !next.load);
