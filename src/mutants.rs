@@ -120,6 +120,24 @@ impl Mutant {
     ];
 }
 
+#[cfg(test)]
+mod tests {
+    use super::Mutant;
+
+    #[test]
+    fn the_list_has_all_mutants_but_one() {
+        let source = include_str!("mutants.rs");
+        let (_, begin) = source.split_once("pub enum Mutant {").unwrap();
+        let (variants, _) = begin.split_once("\n}").unwrap();
+        let declared = variants.lines().filter_map(|line| line.trim().strip_suffix(','));
+        let missing: Vec<_> = declared
+            .filter(|name| !name.contains(' '))
+            .filter(|name| !Mutant::ALL.iter().any(|mutant| format!("{mutant:?}") == *name))
+            .collect();
+        assert_eq!(missing, ["DetachedFenceReplaced"]);
+    }
+}
+
 #[cfg(feature = "mutants")]
 mod active {
     use std::cell::{Cell, RefCell};

@@ -65,9 +65,9 @@ gets SIGTERM, and SIGKILL after --grace. So do all processes that it started, on
 left its process group or session. A daemon with an empty LEASEHOLD_RUN is left alone. --max-hold stops the
 command the same way; leasehold holds the lock until the command has ended.
 
-If leasehold itself is killed with SIGKILL, a guard stops the command the same way. The guard keeps the lock
+If leasehold itself is killed with SIGKILL, a guard ends the command the same way. The guard keeps the lock
 held until the command has ended. If the command has not begun, it never runs. If the guard is killed at the same
-time, the lock is free after its --ttl, on every store. On Linux, the guard also stops the command if leasehold
+time, the lock is free after its --ttl, on every store. On Linux, the guard also ends the command if leasehold
 is stopped (SIGSTOP, Ctrl-Z) until little more than a third of the --ttl is left.
 
 Exit code: that of the command, or the end by the same signal. 75: another holder has the lock. 69: the

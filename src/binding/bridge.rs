@@ -135,8 +135,8 @@ impl Bridge {
     /// operation has [`OPERATION_LENGTH`] numbers. `texts` has the texts of the operations (see
     /// [`Operation`]) in the same order, and a NUL after each text.
     ///
-    /// All operations of one turn of JavaScript cross together, because a crossing costs as much as
-    /// what it carries.
+    /// All operations until the next microtask of JavaScript cross together, because a crossing
+    /// costs as much as what it carries.
     ///
     /// Returns true if this call handed a lease on. Then there are records to drain at once. Such a
     /// call may hold back acquires that will wait for the same lock, until the next call that hands

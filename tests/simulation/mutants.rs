@@ -100,6 +100,7 @@ fn every_mutant_is_found() {
     let only = std::env::var("LEASEHOLD_MUTANT").unwrap_or_default();
     let all = Mutant::ALL.map(Wrong::Rules).into_iter().chain([Wrong::EarlyReturn]);
     let wrong: Vec<Wrong> = all.filter(|wrong| format!("{wrong:?}").contains(&only)).collect();
+    assert!(!wrong.is_empty(), "no mutant of the list is called {only}");
     let (next, missed, rare) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     // Schedules of mutants are expected to panic, so print no messages.
     let hook = std::panic::take_hook();

@@ -19,7 +19,10 @@ const OUTAGE = 5
  */
 const LASTING = 60
 
-/** Returns what a failed acquire means to a request; `undefined` if trying again would not help. */
+/**
+ * Returns what a failed acquire means to a request; `undefined` for an abort, and for errors that
+ * are not of this library.
+ */
 export async function refusalOf(
   locks: api.LockClient,
   keys: string | readonly string[],
