@@ -83,7 +83,7 @@ export async function endCommand(locks: LockClient | undefined, takeover: Takeov
   await lease?.release()
 }
 
-/** Resolves with the adopted lease, or with `undefined` if there is no `locks`. */
+/** Resolves with the adopted lease, or with `undefined` if `locks` is `undefined`. */
 async function adopt(locks: LockClient | undefined, { ticket }: Takeover): Promise<Lease | undefined> {
   if (locks === undefined) return undefined
   const acquirer = LockClient.acquirerOf(locks).outliving()

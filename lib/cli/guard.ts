@@ -58,7 +58,7 @@ export class Guard {
   })
   /**
    * Resolves when the guard has ended while the command runs, and another one could not be started.
-   * After each renewal, this tries again. Never resolves otherwise.
+   * After each renewal, {@link renewed} tries again. Never resolves otherwise.
    */
   readonly absent = new Promise<void>((resolve) => {
     this.#tellAbsent = resolve

@@ -45,7 +45,7 @@ interface Settings {
 const GUARD_ENDS_WITHIN = 200
 
 const UNGUARDED =
-  'the guard ended, and no other could be started: until one is, the command goes on without the lock if leasehold is killed'
+  'the guard ended, and no other could be started: if leasehold is killed before one starts, the command goes on without the lock'
 
 export const run: Command = {
   name: 'run',

@@ -61,7 +61,7 @@ export class ResponseEnd {
 
   /** Aborts when the response is over. */
   get signal(): AbortSignal {
-    // Node tells of a destroyed connection only some time later.
+    // Node emits 'close' only some time after a connection was destroyed.
     if (!this.#controller.signal.aborted && this.#isClosed) this.#end()
     return this.#controller.signal
   }

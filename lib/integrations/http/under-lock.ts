@@ -31,7 +31,7 @@ export async function underLock<T>(
   let begun: number | undefined
   const gone = end.signal
   const begin = (lease: api.Lease | api.MultiLease) => {
-    // Reading the signal of a ResponseEnd makes it check the connection.
+    // Reading its signal makes a ResponseEnd check the connection.
     end.signal.throwIfAborted()
     begun = now()
     return work(lease)
