@@ -141,7 +141,7 @@ impl Tls {
                 Some(roots) => roots.clone(),
                 None => SYSTEM.get_or_try_init(|| system_roots(own_thread::start)).await?.clone(),
             };
-            // The verifier that rustls would use itself.
+            // By default, rustls uses this verifier alone.
             let verifier = WebPkiServerVerifier::builder_with_provider(roots, PROVIDER.clone())
                 .build()
                 .map_err(|error| error.to_string())?;
@@ -165,7 +165,7 @@ impl Tls {
     /// speaks TLS, and never succeeds.
     ///
     /// # Errors
-    /// Fails if the provider has no version of TLS.
+    /// Fails if the provider supports no version of TLS.
     pub fn config_that_trusts_nobody() -> Result<Arc<ClientConfig>, TlsError> {
         let schemes = PROVIDER.signature_verification_algorithms.supported_schemes();
         let builder = ClientConfig::builder_with_provider(PROVIDER.clone())
@@ -191,8 +191,8 @@ impl fmt::Debug for Tls {
 }
 
 async fn system_roots(start: Start) -> Result<Arc<RootCertStore>, String> {
-    // Some systems have hundreds of files to read. A thread reads them, so that other locks do not
-    // wait. If there is no room for a thread, they have to wait.
+    // Some systems have hundreds of files with authorities. A thread reads them, so that other
+    // locks do not wait. If there is no room for a thread, other locks have to wait.
     let (sender, found) = oneshot::channel();
     let started = start(Box::new(move || drop(sender.send(load_native_certs()))));
     let found = match started {

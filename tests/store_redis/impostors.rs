@@ -100,7 +100,7 @@ fn an_error_that_repeats_the_password_is_shown_without_it() {
         let url = impostor(move |mut stream| {
             let mut received = [0; 4096];
             let count = stream.read(&mut received).unwrap();
-            // The client looks at no text of more than 1 kB.
+            // The client shows no text of more than 1 kB, so repeat less.
             let received = String::from_utf8_lossy(&received[..count.min(512)]).replace("\r\n", " ");
             let _ = stream.write_all(format!("-{word} {received}\r\n").as_bytes());
         });

@@ -39,8 +39,9 @@ struct Running {
     admin: Connection,
 }
 
-/// Returns a port on which no process listens. Each process gets a port only once, and the kernel
-/// gives these ports to nobody. Otherwise, another server could get the port of one that is down.
+/// Returns a port on which no process listens. A test process gets each port only once, and the
+/// kernel chooses none of these ports itself. Otherwise, another server could get the port of one
+/// that is down.
 fn free_port() -> u16 {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {

@@ -57,7 +57,7 @@ impl BatchAttempt<'_> {
                 reader.begin(MOST_READ, began);
             }
         }
-        // The next attempt waits for the server.
+        // Don't charge the time in which the next attempt waits for the server.
         reader.stop(Instant::now());
         next
     }

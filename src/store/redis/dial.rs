@@ -47,8 +47,8 @@ pub fn buffered(stream: impl AsyncStream + Send + Unpin + 'static) -> Stream {
     BufReader::with_capacity(BUFFER, Box::new(stream))
 }
 
-/// Connects. Has no time-out of its own: the caller sets one. A TLS handshake takes part in the
-/// turn of the store with this budget.
+/// Connects. Has no time-out of its own: the caller sets one. A TLS handshake waits for the turn of
+/// the store with this budget, and its time counts.
 pub async fn dial(address: &RedisAddress, budget: &Arc<Budget>) -> Result<Stream, StoreError> {
     let unreachable = |error| connect_error::unreachable(address, &error);
     match (&address.endpoint, &address.tls) {

@@ -2,10 +2,10 @@
 //!
 //! TLS has messages of its own, from which no byte reaches the client: session tickets, new keys
 //! and empty records. tokio-rustls reads on until it has a byte for the client, so a server that
-//! sends such messages without end would keep the thread for as long. [`MeteredTls`] limits the
-//! bytes that TLS reads at a time, and charges the time that they take to the store's turn to read.
+//! sends such messages without end would keep the thread for ever. [`MeteredTls`] limits the bytes
+//! that TLS reads at a time, and charges their time to the store's turn to read.
 //!
-//! The handshake waits for that turn itself. Later, the owner of the stream does: see
+//! The handshake waits for that turn itself. Later, the owner of the stream waits for it: see
 //! [`MeteredStream`](super::metered_stream).
 
 use std::future::poll_fn;
@@ -28,21 +28,22 @@ use super::reader::Reader;
 /// this is larger, other stores wait for longer; if it is smaller, long replies take more time.
 const MOST_READ: usize = 4 << 10;
 
-/// The most bytes of a record, and of the next one that arrive with it.
+/// The most bytes for which a read is charged: a whole record, and the bytes of the next record
+/// that arrive with its end. If this is larger, more of the time counts in which the thread stands
+/// still; if it is smaller, only a part of the time for a long record counts.
 const LONGEST_RECORD: usize = (16 << 10) + MOST_READ;
 
-/// A TLS connection that charges its time.
+/// A TLS connection that charges the time of its reads.
 pub struct MeteredTls<S> {
     stream: TlsStream<PacedSocket<S>>,
     reader: Reader,
-    /// The bytes since the client last got some. The last ones of a record take the time for all of
-    /// them.
+    /// The bytes read since the client last got some. The end of a record takes the time for all of
+    /// its bytes.
     unfinished: usize,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> MeteredTls<S> {
-    /// Begins TLS on `socket` with the server of that name, when it is the turn of the store with
-    /// this budget.
+    /// Begins TLS on `socket` with the server `name`, in turns of the store with this budget.
     pub async fn shake_hands(
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
@@ -63,7 +64,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> MeteredTls<S> {
                 Poll::Ready(Ok(stream)) => stream.get_ref().0.room,
                 _ => handshake.get_ref().map_or(0, |socket| socket.room),
             };
-            // The last bytes of the server's certificate take the time for all of them.
+            // The last bytes of the server's certificates take the time for all of them.
             bytes += MOST_READ - room;
             reader.charge(bytes, began);
             polled

@@ -20,8 +20,8 @@ use crate::store::{Tls, TlsTexts};
 
 /// The bytes that may be on the way in each direction.
 const ON_THE_WAY: usize = 1 << 20;
-/// How many session tickets a server sends. rustls accepts no more than 64 kB of them from a server
-/// that lets them cross the ends of records, as this one does.
+/// How many session tickets a server sends. If tickets cross the ends of records, as here, rustls
+/// accepts at most 64 kB of them.
 const TICKETS: usize = 500;
 
 /// Returns the configurations of a server that sends `tickets` session tickets, and of a client
@@ -147,7 +147,7 @@ fn a_handshake_takes_part_in_the_turn_of_its_store() {
     });
 }
 
-/// Keeps the thread busy for longer than a turn at each read, if `is_slow`.
+/// A socket that, if `is_slow`, keeps the thread busy for longer than a turn at each read.
 struct Slow {
     socket: DuplexStream,
     is_slow: bool,
@@ -192,7 +192,7 @@ fn the_last_bytes_of_a_record_may_take_the_time_for_all_of_them() {
         let (mut client, mut server) = connected(0, &budget, |socket| Slow { socket, is_slow: false }).await;
         // The handshake may have used up the turn.
         Reader::of(&budget).turn().await;
-        // A record has 22 bytes more than what it carries.
+        // A record is 22 bytes longer than the data in it.
         server.write_all(&[b'x'; 2 * MOST_READ - 20]).await.unwrap();
         let mut bytes = [0; 100];
         let mut reads = |is_slow| {

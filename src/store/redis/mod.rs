@@ -81,7 +81,6 @@ mod reply;
 #[cfg(test)]
 mod reply_fuzz;
 mod reply_scanner;
-
 mod same_server;
 mod scripts;
 mod sentinel;

@@ -9,8 +9,7 @@ use super::*;
 const KILOBYTE: usize = 1024;
 const MS: Duration = Duration::from_millis(1);
 
-/// Returns when a connection may read that waits behind `place` others, if the next turn begins
-/// after `pause`.
+/// Returns when a connection behind `place` others may read, if the next turn begins after `pause`.
 fn behind(place: u32, pause: Duration) -> MayRead {
     MayRead::After(pause + place * LONGEST_DELAY)
 }

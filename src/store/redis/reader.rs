@@ -37,7 +37,7 @@ impl Reader {
         Self { budget: budget.clone(), id, busy: None, pause: None }
     }
 
-    /// Begins to charge for `bytes` bytes, at `began`. The time counts until the reader asks for a
+    /// Begins to charge for `bytes` bytes. The time from `began` counts until the reader asks for a
     /// turn again, stops, or is dropped.
     pub fn begin(&mut self, bytes: usize, began: Instant) {
         self.busy = Some((bytes, began));

@@ -170,7 +170,7 @@ impl<'a> Parts<'a> {
 /// several times or not at all. Messages show paths and user names.
 pub fn check_shown(text: &str, what: &str) -> Result<(), String> {
     let mut decoded = decode(text, what)?;
-    // Each round makes the text shorter, unless nothing is encoded any more.
+    // Each decoding makes the text shorter, unless nothing is encoded any more.
     while let Ok(again) = decode(&decoded, what)
         && again != decoded
     {

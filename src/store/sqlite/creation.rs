@@ -7,8 +7,7 @@
 //! rows of the old one, or restore its pages from a foreign journal. So the new file is written
 //! under the name `PATH.new`, without a journal. It never replaces a file that already has the name
 //! `PATH`. On a network file system, and on systems without such a rename, the store creates an
-//! empty file, and SQLite completes it. `leftovers` says which files with these names must
-//! stay.
+//! empty file, and SQLite completes it. `leftovers` says which files with these names must stay.
 
 use std::fs::File;
 use std::io;

@@ -124,7 +124,7 @@ fn first_bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns true if `bytes`, with which a file begins, agree with `known`, or are all zero. SQLite
+/// Returns true if `bytes`, the first ones of a file, agree with `known`, or are all zero. SQLite
 /// may have cut the file off, or may not have written its beginning yet.
 fn begins(bytes: &[u8], known: &[u8]) -> bool {
     let bytes = &bytes[..bytes.len().min(known.len())];
@@ -136,7 +136,7 @@ fn is_journal(bytes: &[u8]) -> bool {
 }
 
 fn is_log(bytes: &[u8]) -> bool {
-    // The last bit is the byte order of the checksums.
+    // The last bit says which byte order the checksums use.
     begins(bytes, &[0x37, 0x7f, 0x06, 0x82]) || begins(bytes, &[0x37, 0x7f, 0x06, 0x83])
 }
 

@@ -19,23 +19,24 @@ use tokio_rustls::rustls::{
 /// If this is larger, the search takes longer; if it is smaller, servers that also send
 /// cross-signed authorities are refused.
 const MOST_AUTHORITIES: usize = 8;
-/// How many of these certificates may have the same name as another one. An authority that another
-/// one has cross-signed has two. Each more doubles the paths, and each path has up to seven
-/// signatures to check. If this is smaller, servers that send both certificates are refused.
+/// How many of these certificates may repeat the name of another. A cross-signed authority has two
+/// certificates with one name. If this is larger, the search takes longer: each repeated name may
+/// double the paths, and each path has up to seven signatures to check. If it is smaller, servers
+/// that send both certificates are refused.
 const MOST_SAME_NAMES: usize = 1;
 /// The most bytes of all certificates together. If this is larger, each session ticket copies more;
 /// if it is smaller, servers with hundreds of names are refused.
 const MOST_BYTES: usize = 32 << 10;
 
-/// Says why the client does not even begin to verify the certificates of a server.
+/// Says why the client refuses the certificates of a server before it searches them.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ChainExcess {
     /// The server sends too many certificates.
     #[error("it sends {0} certificates in addition to its own, and at most {MOST_AUTHORITIES} are allowed")]
     Authorities(usize),
-    /// Too many certificates have the name of another one.
+    /// Too many certificates repeat the name of another.
     #[error(
-        "{0} of the certificates that it sends have the name of another one, and at most {MOST_SAME_NAMES} may"
+        "{0} of the certificates that it sends repeat the name of another, and at most {MOST_SAME_NAMES} may"
     )]
     SameNames(usize),
     /// The certificates are too long.
@@ -53,8 +54,8 @@ impl ChainExcess {
         if bytes > MOST_BYTES {
             return Some(Self::Bytes(bytes));
         }
-        // This reads more kinds of certificates than the search, which skips those that it can't
-        // read.
+        // `RootCertStore` reads more kinds of certificates than the search, which skips those that
+        // it can't read.
         let mut readable = RootCertStore::empty();
         readable.add_parsable_certificates(authorities.iter().cloned());
         let names: HashSet<&[u8]> =
@@ -63,7 +64,7 @@ impl ChainExcess {
         (same > MOST_SAME_NAMES).then_some(Self::SameNames(same))
     }
 
-    /// Returns the excess that is the reason of `error`.
+    /// Returns the excess that caused `error`, if one did.
     pub fn in_error(error: &CertificateError) -> Option<&Self> {
         match error {
             CertificateError::Other(OtherError(reason)) => reason.downcast_ref(),
@@ -72,7 +73,7 @@ impl ChainExcess {
     }
 }
 
-/// Verifies the certificates of servers, unless there are too many of them.
+/// Verifies the certificates of servers, unless they exceed a limit.
 #[derive(Debug)]
 pub struct ChainVerifier(Arc<WebPkiServerVerifier>);
 

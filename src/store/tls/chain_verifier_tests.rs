@@ -19,8 +19,8 @@ fn params(name: &str) -> CertificateParams {
     params
 }
 
-/// Makes an authority of that name. `above` signs its certificate; without it, the authority itself
-/// does.
+/// Makes an authority of that name. `above` signs its certificate; without `above`, the authority
+/// signs it.
 fn authority(name: &str, above: Option<&Authority>) -> Authority {
     let mut params = params(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -33,8 +33,8 @@ fn authority(name: &str, above: Option<&Authority>) -> Authority {
     Authority { certificate: made.der().clone(), pem: made.pem(), issuer: Issuer::new(params, key) }
 }
 
-/// Shakes hands with a server that has a certificate of `issuer` and shows `others` with it.
-/// Returns the client's error.
+/// Shakes hands with a server that has a certificate from `issuer`, and sends those of `others`
+/// with it. Returns the client's error.
 fn shake_hands(
     client: &Arc<ClientConfig>,
     issuer: &Authority,
@@ -79,7 +79,8 @@ fn trusting(root: &Authority) -> Arc<ClientConfig> {
     tls.config().now_or_never().unwrap().unwrap()
 }
 
-/// Makes authorities of these names. Each one signs the next one, and nobody trusts the first one.
+/// Makes authorities of these names. Each one signs the next one, and no client trusts the first
+/// one.
 fn untrusted(names: &[String]) -> Vec<Authority> {
     let mut all: Vec<Authority> = Vec::new();
     for name in names {

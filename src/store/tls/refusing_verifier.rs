@@ -7,7 +7,7 @@ use tokio_rustls::rustls::{CertificateError, DigitallySignedStruct, Error as Tls
 /// Refuses the certificate of each server without reading it.
 #[derive(Debug)]
 pub struct RefusingVerifier {
-    /// The signatures that the client offers to check. Without any, servers show no certificate.
+    /// The signature schemes that the client offers. Without any, servers send no certificate.
     pub schemes: Vec<SignatureScheme>,
 }
 

@@ -224,7 +224,7 @@ impl World {
     }
 
     /// Asks for the lock `key` with a new token. [`World::check_stranger`] fails if the lock is
-    /// granted. Returns the process that asks, and its slot.
+    /// granted. Returns the process and the slot of the request.
     pub(super) fn ask_as_a_stranger(&mut self, key: &str) -> (usize, u32) {
         let process = self.rng.usize(..PROCESSES);
         let ttl = Ttl::from_millis(TTL).expect("in range");

@@ -1,7 +1,7 @@
 //! Simulates a chain of hand-overs: a lease is detached and adopted again and again, by one process
-//! or by several, while a minority of the nodes is away for a time. Until the last adopter
-//! releases the lease, no other client gets the lock. A while after the nodes are back, no node has
-//! a token of the chain.
+//! or by several, while a minority of the nodes is away for a time. Until the last adopter releases
+//! the lease, no other client gets the lock. A while after the nodes are back, no node has a token
+//! of the chain.
 
 use std::time::Duration;
 
