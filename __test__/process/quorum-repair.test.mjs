@@ -10,7 +10,8 @@ import { atEnd } from '../support/endings.mjs'
 import { startRelay } from '../support/relay.mjs'
 import { startRedis } from '../support/servers.mjs'
 
-const TTL = 1_500
+/** If this is smaller, a busy machine renews too late. If it is larger, the tests take longer. */
+const TTL = 2_000
 const KEY = 'k'
 const LOCK = `lock:${KEY}`
 
@@ -72,7 +73,7 @@ describe('process: a quorum repairs leases', { concurrency: 3, timeout: 120_000 
       await untilForgotten()
       for (const server of servers.slice(0, 2)) await back(server)
       await renewals(locks, lease, 7)
-      assert.deepEqual((await locks.inspect(KEY)).servers, { held: 5, total: 5 })
+      await until('all servers to have the lease', async () => (await locks.inspect(KEY))?.servers.held === 5)
       await servers[2].kill()
       await assertHeldOn(servers, lease)
       assert.equal(await exists(servers), '1 1 - 1 1')

@@ -16,8 +16,23 @@ import { tlsWords } from './tls.mjs'
 /** Creates a temporary folder that is removed when the test is over. */
 export function temporaryFolder(t) {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-test-'))
-  atEnd(t, () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }))
+  atEnd(t, () => removeFolder(folder))
   return folder
+}
+
+/**
+ * Removes a folder. A process that the test has killed, or its guard, may write its last file
+ * meanwhile. `rmSync` does not list a folder again that is not empty.
+ */
+function removeFolder(folder) {
+  for (let tries = 10; ; tries--) {
+    try {
+      rmSync(folder, { recursive: true, force: true, maxRetries: 1 })
+      return
+    } catch (error) {
+      if (error.code !== 'ENOTEMPTY' || tries === 0) throw error
+    }
+  }
 }
 
 class RedisServer extends ServerProcess {

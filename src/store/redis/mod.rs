@@ -16,6 +16,7 @@
 //! - [`address`]: the address of a server, with the login, and [`endpoint`]: what to connect to;
 //! - [`url`]: takes URLs apart, and [`address_url`]: reads all URLs of servers;
 //! - [`same_server`]: tells whether two addresses lead to the same server;
+//! - [`name_lookups`]: finds the addresses of a host name;
 //! - [`dial`]: opens a socket to a server, also with TLS, and [`connect_error`]: says why
 //!   connecting failed;
 //! - [`connect`]: makes a connection that is fit for locks, and [`connection_attempt`]: shares one
@@ -25,13 +26,14 @@
 //!   measures it, and [`budget`] counts it for all connections of a store;
 //! - [`metered_tls`]: limits the time that TLS takes of the engine's thread;
 //! - [`read_turn`]: when the connections of a store read, and [`turn_schedule`]: when the stores
-//!   with much to read have their turns;
+//!   with much to read have their turns; [`reader`] takes the turns for one connection;
 //! - [`link`]: the connection in use, and when to give it up, and [`disconnect`]: the errors of
 //!   requests that got no reply;
 //! - [`notices`]: reads the messages that a server pushes;
 //! - [`scripts`]: the scripts that the server runs, and [`side_keys`]: the names of a lock's other
 //!   keys;
-//! - [`pipeline`]: turns requests into script calls;
+//! - [`pipeline`]: turns requests into script calls, and [`batch_attempt`]: reads the replies to
+//!   one attempt of a batch;
 //! - [`reply`]: turns replies into answers, [`outcomes`] collects them, and [`replicas`] checks
 //!   that enough replicas have the writes;
 //! - [`listing`]: lists the locks;
