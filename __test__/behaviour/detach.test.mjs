@@ -53,6 +53,26 @@ overStores('detach and adopt', (store) => {
     await adopted.release()
   })
 
+  test('close() during detach(): the call rejects or gives a ticket, and without a ticket the lock is free', async (t) => {
+    const others = store.client(t)
+    for (let turns = 0; turns < 4; turns++) {
+      const locks = store.client(t)
+      const key = store.key()
+      const lease = await locks.acquire(key, { ttl: 5_000 })
+      const detached = lease.detach(120_000).catch((error) => error)
+      for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate)
+      await locks.close()
+      const outcome = await detached
+      if (typeof outcome === 'string') {
+        assert.equal(await (await others.adopt(outcome)).release(), true)
+      } else {
+        assert.equal(outcome.reason, 'closed', String(outcome))
+        const next = await others.acquire(key, { wait: 5_000 })
+        assert.equal(await next.release(), true)
+      }
+    }
+  })
+
   test('if several clients adopt a ticket, one gets the lease, and the others get LockLostError', async (t) => {
     const clients = Array.from({ length: 4 }, () => store.client(t))
     const key = store.key()

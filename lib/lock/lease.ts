@@ -3,7 +3,6 @@
 
 import { inspect } from 'node:util'
 import type * as api from '../../index'
-import type { Contention } from '../diagnostics/contention'
 import {
   abortedError,
   closedError,
@@ -11,7 +10,6 @@ import {
   lostError,
   lostErrorWithoutStack,
   releasedError,
-  timedOutError,
   unavailableError,
 } from '../diagnostics/errors'
 import { attachTrace, type LeaseTrace } from '../diagnostics/tracing'
@@ -23,7 +21,7 @@ import { checkTtl, inCall } from '../util/arguments'
 import { ignore } from '../util/deferred'
 import { defineDispose } from '../util/dispose'
 import { callListener } from '../util/uncaught'
-import { endAdoption, endSection, letExpire, statusFor } from './lease-methods'
+import { endAdoption, endSection, letExpire, remember, statusFor } from './lease-methods'
 import type { LeaseObserver, LeaseOwner } from './lease-owner'
 import type { LockRequest } from './lock-request'
 import { LossSignal } from './loss-signal'
@@ -163,17 +161,22 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   async detach(ttl?: number): Promise<string> {
     if (ttl !== undefined) inCall('detach', () => checkTtl(ttl))
     const { key, token, fence } = this
-    await this.#renewed(() => bridge.detach(this.#slot, ttl ?? OWN_TTL), undefined)
+    await this.#renewed(() => bridge.detach(this.#slot, ttl ?? OWN_TTL, false))
     return writeTicket({ key, token, fence, ttl: this.#ttl, most: this.#request.most })
   }
 
+  [remember](ttl: number): Promise<void> {
+    return this.#renewed(() => bridge.detach(this.#slot, ttl, true))
+  }
+
   /** Calls `ask` when no other renewal is pending, and waits for the answer. */
-  async #renewed(ask: () => void, ttl: number | undefined): Promise<void> {
+  #renewed(ask: () => void, ttl?: number): Promise<void> {
     this.#renewals ??= new Renewals()
-    while (this.#renewals.isPending) await this.#renewals.ended()
-    if (!this.#isAlive) throw this.#endError()
-    ask()
-    await this.#renewals.begin(ttl)
+    const askIfAlive = () => {
+      if (!this.#isAlive) throw this.#endError()
+      ask()
+    }
+    return this.#renewals.run(askIfAlive, ttl)
   }
 
   release(): Promise<boolean> {
@@ -223,8 +226,15 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     const isOurs = this.#facts === undefined && slots[this.#slot] === this
     const facts = isOurs ? bridge.loss(this.#slot) : (this.#facts ?? null)
     const { maxStall, identity } = this.#owner
-    const { store } = identity
-    return make({ key: this.#key, phase, facts, ttl: this.#ttl, request: this.#request, store, maxStall })
+    return make({
+      key: this.#key,
+      phase,
+      facts,
+      ttl: this.#ttl,
+      request: this.#request,
+      store: identity.store,
+      maxStall,
+    })
   }
 
   #reportedLoss(make = () => this.#lossError(this.#phase, lostErrorWithoutStack)): api.LockLostError {
@@ -281,8 +291,10 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
         if (this.#released !== undefined) break
         // If the lease was lost while this thread was blocked, the caller must not start work.
         if (this.#phase === Phase.Held && this.#owner.isDrained) this.#giveUp(() => closedError(this.#key))
-        else if (this.#phase === Phase.Held) this.#giveToCaller()
-        else this.#settlement.reject(() => (this.#phase === Phase.Closed ? closedError(this.#key) : this.#endError()))
+        else if (this.#phase === Phase.Held) {
+          this.#callerHasIt = true
+          this.#settlement.resolve(this)
+        } else this.#settlement.reject(() => (this.#phase === Phase.Closed ? closedError(this.#key) : this.#endError()))
         break
       case RecordKind.Released:
         this.#settlement.resolve(a === 1)
@@ -314,7 +326,9 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
         this.#settlement.resolve(null)
         break
       case RecordKind.TimedOut:
-        this.#timeOut(a === 1)
+        // From here on, an abort has nothing to cancel.
+        this.#phase = Phase.Released
+        this.#owner.timeouts.end(this.#key, this.#request, a === 1, (makeError) => this.#settlement.reject(makeError))
         break
       case RecordKind.Closed:
         this.#settlement.reject(() => closedError(this.#key))
@@ -335,22 +349,6 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     }
   }
 
-  /**
-   * Rejects the request once the client knows who holds the lock. `heldHere` says whether this
-   * client holds the lock.
-   */
-  #timeOut(heldHere: boolean): void {
-    // From here on, an abort has nothing to cancel.
-    this.#phase = Phase.Released
-    const { timeouts } = this.#owner
-    const { wait, count } = this.#request.group ?? { wait: this.#request.wait, count: 1 }
-    const report = (contention: Contention) =>
-      this.#settlement.reject(() => timedOutError(this.#key, wait, count, contention))
-    // Do not ask the store for a call that did not wait: callers often repeat it at once.
-    if (wait > 0) timeouts.add(this.#key, wait, heldHere, report)
-    else report(timeouts.guess(heldHere))
-  }
-
   /** Rejects the request, and gives up the lease that no caller has seen, if it got one. */
   #giveUp(makeError: () => api.LockError): void {
     this.#settlement.reject(makeError)
@@ -364,11 +362,6 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
   [endAdoption](client: number): void {
     const isUnsettled = this.#phase <= Phase.Held && !this.#callerHasIt
     if (this.#isAdoption && isUnsettled && this.#owner.id === client) this.#giveUp(() => closedError(this.#key))
-  }
-
-  #giveToCaller(): void {
-    this.#callerHasIt = true
-    this.#settlement.resolve(this)
   }
 
   #reportLoss(): void {

@@ -11,24 +11,20 @@ interface Renewal extends Deferred<void> {
 export class Renewals {
   #current: Renewal | undefined
 
-  get isPending(): boolean {
-    return this.#current !== undefined
-  }
-
   /** The ttl that the pending renewal asks for, in ms, if it asks for one. */
   get ttl(): number | undefined {
     return this.#current?.ttl
   }
 
-  /** Resolves when the pending renewal has ended in any way. */
-  async ended(): Promise<void> {
-    await this.#current?.promise.catch(ignore)
-  }
-
-  /** Resolves or rejects as {@link end} says. */
-  begin(ttl: number | undefined): Promise<void> {
+  /**
+   * Calls `ask` when no other renewal is pending. Resolves or rejects as {@link end} says, and
+   * rejects with what `ask` throws.
+   */
+  async run(ask: () => void, ttl?: number): Promise<void> {
+    while (this.#current !== undefined) await this.#current.promise.catch(ignore)
+    ask()
     this.#current = { ...defer<void>(), ttl }
-    return this.#current.promise.catch(raise)
+    await this.#current.promise.catch(raise)
   }
 
   /**

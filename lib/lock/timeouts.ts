@@ -10,13 +10,14 @@ import {
   type LockState,
   type OwnLeases,
 } from '../diagnostics/contention'
-import { abortedError } from '../diagnostics/errors'
+import { abortedError, timedOutError } from '../diagnostics/errors'
 import { type Abortable, addAbortable, onAbort, removeAbortable } from '../util/abort'
 import { now } from '../util/clock'
-import { defer, raise } from '../util/deferred'
+import { defer, type MakeError, raise } from '../util/deferred'
 import { clearTimeout, setImmediate, setTimeout } from '../util/real-timers'
 import { HolderQuery } from './holder-query'
 import type { EndedCall, Inquiry } from './inquiry'
+import type { LockRequest } from './lock-request'
 import type { Outage } from './outage'
 
 const soon = Promise.resolve()
@@ -91,13 +92,23 @@ export class Timeouts {
 
   /** Calls `report` with what is known about `key`, for a call that has waited for `waited` ms. */
   add(key: string, waited: number, heldHere: boolean, report: (contention: Contention) => void): void {
-    if (this.#isClosed) {
+    // Do not ask the store for a call that did not wait: callers often repeat it at once.
+    if (this.#isClosed || waited <= 0) {
       report(this.guess(heldHere))
       return
     }
     const at = now()
     this.#calls.push({ inquiry: this.#inquiryOf(key, at - waited, at), heldHere, until: at + LIMIT, report })
     this.#schedule()
+  }
+
+  /**
+   * Rejects a request for `key` whose wait is over, once it is known who holds the lock. `heldHere`
+   * says whether this client holds it.
+   */
+  end(key: string, request: LockRequest, heldHere: boolean, reject: (makeError: MakeError) => void): void {
+    const { wait, count } = request.group ?? { wait: request.wait, count: 1 }
+    this.add(key, wait, heldHere, (contention) => reject(() => timedOutError(key, wait, count, contention)))
   }
 
   /** Resolves with what {@link add} tells. Rejects if `signal` is aborted before. */

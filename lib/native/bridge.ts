@@ -145,10 +145,11 @@ export class Bridge {
 
   /**
    * -> Detached | RenewFailed, and the lease stays held | Lost. Not while another detach or renewal
-   * of the lease is pending. `ttl`: see `OWN_TTL`.
+   * of the lease is pending. `ttl`: see `OWN_TTL`. From now on, the end of the client leaves a lease
+   * that it `remembers` at the store.
    */
-  detach(slot: number, ttl: number): void {
-    this.#batch.push(Operation.Detach, slot, ttl, 0, 0, 0, 0)
+  detach(slot: number, ttl: number, remembers: boolean): void {
+    this.#batch.push(Operation.Detach, slot, ttl, Number(remembers), 0, 0, 0)
   }
 
   /** Stops renewing the lease. It can still be released and detached. */

@@ -66,7 +66,10 @@ export const Operation = {
    * with Shortened before it if need be | Lost | Failed | Closed | Cancelled
    */
   Adopt: 7,
-  /** a: ttl in ms or `OWN_TTL` -> Detached | RenewFailed, and the lease stays held | Lost */
+  /**
+   * a: ttl in ms or `OWN_TTL`, b: 1 if the end of the client leaves the lease at the store
+   * -> Detached | RenewFailed, and the lease stays held | Lost
+   */
   Detach: 8,
   /** a: client, b: ttl in ms; new slot -> Diagnosed | Failed */
   Diagnose: 9,

@@ -82,7 +82,7 @@ pub fn command<'a>(
         }
         Operation::Detach => {
             open.slots.wait(slot, true);
-            Command::Detach { op, ttl: ttl(a) }
+            Command::Detach { op, ttl: ttl(a), remembers: b == 1.0 }
         }
         Operation::Diagnose => {
             open.slots.open(slot, None);

@@ -223,6 +223,9 @@ pub enum Command {
         op: OpId,
         /// The ttl for the adopter, if it differs from the lease's own.
         ttl: Option<Ttl>,
+        /// True if the store is to remember the lease, although nobody gets a ticket. The end of
+        /// the client does not release such a lease, even if the request fails here.
+        remembers: bool,
     },
     /// Renews a lease now.
     Renew {

@@ -18,7 +18,7 @@ import {
   readOptions,
 } from '../../util/arguments'
 import type { Lease } from '../lease'
-import { endSection } from '../lease-methods'
+import { endSection, remember as rememberLease } from '../lease-methods'
 import { onceKeyOf } from '../once-key'
 import { acquireOnce, noteRemembered, type OnceContext, type OnceRequest } from './acquire-once'
 
@@ -122,7 +122,7 @@ async function runTask<T>(context: OnceContext, task: OnceTask<T>, lease: Lease)
 async function remember(context: OnceContext, { keep, failed }: OnceTask<unknown>, lease: Lease): Promise<boolean> {
   for (let pause = SHORTEST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
     try {
-      await lease.detach(keep)
+      await lease[rememberLease](keep)
       noteRemembered(context)
       return true
     } catch (error) {

@@ -14,6 +14,7 @@ import { callListener } from '../../util/uncaught'
 import type { ClientContext } from '../client-context'
 import { withFailFast } from '../fail-fast'
 import type { Lease } from '../lease'
+import { remember } from '../lease-methods'
 import { onceKeyOf } from '../once-key'
 import { runSection } from '../with-lock'
 import type { OnceContext } from './acquire-once'
@@ -223,7 +224,7 @@ export class Schedule extends Emitter<api.ScheduleEvents> implements api.Schedul
    */
   async #keep(tickLease: Lease, lease: Lease): Promise<void> {
     try {
-      await tickLease.detach(this.#settings.keptFor).catch((error) => {
+      await tickLease[remember](this.#settings.keptFor).catch((error) => {
         if (error instanceof LockLostError) throw error
         tickLease.assertHeld()
       })

@@ -117,7 +117,12 @@ impl Core {
             Command::Acquire(acquire) => self.acquire(acquire),
             Command::Cancel { op } => self.cancel(op),
             Command::Adopt(adopt) => self.adopt(adopt),
-            Command::Detach { op, ttl } => self.renew_now(op, Purpose::Detach, ttl),
+            Command::Detach { op, ttl, remembers } => {
+                if remembers {
+                    self.held_leases.remember(op);
+                }
+                self.renew_now(op, Purpose::Detach, ttl);
+            }
             Command::Renew { op, ttl } => self.renew_now(op, Purpose::Requested, ttl),
             Command::StopRenewing { op } => {
                 self.held_leases.stop_renewing(op, &self.clients, &mut self.cx);

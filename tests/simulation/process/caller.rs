@@ -188,7 +188,7 @@ impl Process {
     /// Detaches the lease of `slot`.
     pub fn detach(&mut self, now: Instant, slot: u32) {
         self.asked.get_mut(&slot).expect("it is held").detaching = true;
-        self.core.command(now, Command::Detach { op: OpId { env: ENV, slot }, ttl: None });
+        self.core.command(now, Command::Detach { op: OpId { env: ENV, slot }, ttl: None, remembers: false });
     }
 
     /// Releases all that it holds. Its waiters go on waiting, except for the worker.

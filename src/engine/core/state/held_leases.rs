@@ -65,8 +65,8 @@ pub struct HeldLease {
     reserving: bool,
     /// Whether it is being detached. A renewal during that time would take it back.
     detaching: bool,
-    /// True if the holder has asked to detach the lease. Then the end of the client does not
-    /// release it: the store may have detached the lease although the request failed here.
+    /// True if the store is to remember the lease. Then the end of the client does not release it:
+    /// the store may have detached the lease although the request failed here.
     outlives: bool,
     /// The token of the ticket, if the lease was [adopted](super::adoptions).
     from_ticket: Option<Token>,

@@ -5,7 +5,7 @@ use crate::engine::command::AdoptCommand;
 
 /// Detaches the lease of `asked`. Returns its token.
 fn detach(world: &mut World, asked: &Operation, token: Token) -> Token {
-    world.give(Command::Detach { op: asked.op, ttl: None });
+    world.give(Command::Detach { op: asked.op, ttl: None, remembers: false });
     world.exchange();
     assert!(matches!(world.outcome_of(asked.op), Outcome::Detached));
     assert!(!asked.state.is_held(world.now));
@@ -182,7 +182,7 @@ fn what_a_cancelled_adoption_got_is_given_back() {
 fn a_lease_that_could_not_be_detached_is_held_and_renewed_on() {
     let mut world = World::new();
     let (held, _) = hold_real(&mut world);
-    world.give(Command::Detach { op: held.op, ttl: None });
+    world.give(Command::Detach { op: held.op, ttl: None, remembers: false });
     let batch = world.only_batch();
     world.answer(batch, [timed_out()]);
     assert!(matches!(world.outcome_of(held.op), Outcome::RenewFailed(_)));

@@ -271,7 +271,7 @@ fn a_renewal_on_its_way_serves_whoever_has_the_lease_when_it_is_answered() {
 fn a_lease_that_is_being_detached_is_not_handed_on_when_it_is_given_back() {
     let mut world = World::new();
     let (holder, waiters) = cohort(&mut world, 2);
-    world.give(Command::Detach { op: holder.op, ttl: None });
+    world.give(Command::Detach { op: holder.op, ttl: None, remembers: false });
     let detaching = world.only_batch();
     world.release(&holder);
     assert!(fence_of(&world.settled(), waiters[0].op).is_none(), "it may be another process's by now");
@@ -288,7 +288,7 @@ fn a_lease_that_is_being_detached_is_not_handed_on_when_it_is_given_back() {
 fn a_lease_that_is_being_detached_is_not_renewed_for_those_who_come_meanwhile() {
     let mut world = World::new();
     let (holder, _) = cohort(&mut world, 0);
-    world.give(Command::Detach { op: holder.op, ttl: None });
+    world.give(Command::Detach { op: holder.op, ttl: None, remembers: false });
     let detaching = world.only_batch();
     world.acquire(Wait::Forever);
     let renewals: Vec<_> = world.batches().into_iter().flat_map(|batch| batch.requests).collect();

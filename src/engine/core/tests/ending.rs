@@ -282,13 +282,12 @@ fn what_an_earlier_poll_may_have_got_is_given_back_whatever_becomes_of_the_last(
     assert!(world.table.is_empty(), "it was granted by the first");
 }
 
-#[test]
-fn the_end_of_a_client_releases_no_lease_that_was_to_be_detached() {
-    let mut world = World::new();
+/// Detaches a lease, gets no answer, and ends the client. Returns the requests that follow.
+fn end_after_a_failed_detachment(world: &mut World, remembers: bool) -> Vec<Request> {
     let held = world.acquire(Wait::Forever);
     world.exchange();
     world.settled();
-    world.give(Command::Detach { op: held.op, ttl: None });
+    world.give(Command::Detach { op: held.op, ttl: None, remembers });
     let batch = world.only_batch();
     assert!(matches!(batch.requests[..], [Request::Detach { .. }]));
     // The store may have detached the lease, although its answer did not arrive in time.
@@ -297,7 +296,21 @@ fn the_end_of_a_client_releases_no_lease_that_was_to_be_detached() {
     let (done, _closed) = std::sync::mpsc::sync_channel(1);
     world.give(Command::CloseEnv { env: ENV, done, patience: Duration::from_secs(1) });
     assert!(!held.state.is_held(world.now));
-    let requests = world.exchange();
+    world.exchange()
+}
+
+#[test]
+fn the_end_of_a_client_releases_a_lease_whose_detachment_failed() {
+    let mut world = World::new();
+    let requests = end_after_a_failed_detachment(&mut world, false);
+    assert!(requests.iter().any(|request| matches!(request, Request::Release { .. })), "{requests:?}");
+    assert_eq!(world.table.len(), 0);
+}
+
+#[test]
+fn the_end_of_a_client_releases_no_lease_that_the_store_is_to_remember() {
+    let mut world = World::new();
+    let requests = end_after_a_failed_detachment(&mut world, true);
     assert!(!requests.iter().any(|request| matches!(request, Request::Release { .. })), "{requests:?}");
     assert_eq!(world.table.len(), 1);
 }

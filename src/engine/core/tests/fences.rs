@@ -98,7 +98,7 @@ fn an_adopter_names_no_used_fence_whatever_its_ticket_says() {
     let held = world.acquire(Wait::Forever);
     world.exchange();
     let (_, from) = granted(&mut world, &held);
-    world.give(Command::Detach { op: held.op, ttl: None });
+    world.give(Command::Detach { op: held.op, ttl: None, remembers: false });
     world.exchange();
     world.settled();
     let asked = world.asking(Wait::Never);

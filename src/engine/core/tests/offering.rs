@@ -108,7 +108,7 @@ fn a_closed_client_has_nothing_left_to_hand_on() {
 fn what_ends_by_itself_or_is_detached_is_not_left_to_the_thread() {
     let mut world = World::new();
     let (holder, _waiters) = handed(&mut world, 3);
-    world.give(Command::Detach { op: holder.op, ttl: None });
+    world.give(Command::Detach { op: holder.op, ttl: None, remembers: false });
     world.core.offer_hand_offs(world.now);
     assert_eq!(hand_on(&world, &holder), None);
 

@@ -194,11 +194,17 @@ impl HeldLeases {
         match held.state.phase(cx.now) {
             Phase::Held | Phase::Stalled => {
                 held.detaching |= purpose == Purpose::Detach;
-                held.outlives |= purpose == Purpose::Detach;
                 Due::Renewal(held.renewal(op, purpose, ttl, clients, cx.now))
             }
             Phase::Lost(reason) => Due::ended(self.lose(op, reason, cx)),
             Phase::Released | Phase::Pending => Due::Nothing,
+        }
+    }
+
+    /// Leaves the lease at the store when its client ends.
+    pub fn remember(&mut self, op: OpId) {
+        if let Some(held) = self.leases.get_mut(&op) {
+            held.outlives = true;
         }
     }
 
