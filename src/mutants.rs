@@ -69,6 +69,8 @@ pub enum Mutant {
     TicketKeptAfterRelease,
     /// The detachment of an adopted lease does not free the nodes that still have the ticket.
     TicketKeptAfterDetach,
+    /// The end of a client does not release a lease whose detachment has failed.
+    LeaseKeptAtEnd,
     /// The quorum detaches a lease while nodes still have to answer the acquire.
     DetachedTooSoon,
     /// An adopter counts a node whose lease is newer than the ticket.
@@ -84,7 +86,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// The mutants that the simulation has to find.
-    pub const ALL: [Mutant; 32] = [
+    pub const ALL: [Mutant; 33] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -112,6 +114,7 @@ impl Mutant {
         Mutant::TicketLeftBehind,
         Mutant::TicketKeptAfterRelease,
         Mutant::TicketKeptAfterDetach,
+        Mutant::LeaseKeptAtEnd,
         Mutant::DetachedTooSoon,
         Mutant::NewerLeaseAdopted,
         Mutant::NewerLeaseKept,

@@ -145,8 +145,8 @@ export class Bridge {
 
   /**
    * -> Detached | RenewFailed, and the lease stays held | Lost. Not while another detach or renewal
-   * of the lease is pending. `ttl`: see `OWN_TTL`. From now on, the end of the client leaves a lease
-   * that it `remembers` at the store.
+   * of the lease is pending. `ttl`: see `OWN_TTL`. The end of the client leaves a lease that the
+   * store `remembers` there.
    */
   detach(slot: number, ttl: number, remembers: boolean): void {
     this.#batch.push(Operation.Detach, slot, ttl, Number(remembers), 0, 0, 0)

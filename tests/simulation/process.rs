@@ -30,7 +30,7 @@ use super::campaign::Campaign;
 use super::world::Shape;
 
 pub const ENV: u32 = 1;
-const CLIENT: u32 = 1;
+pub const CLIENT: u32 = 1;
 /// The ttl of all leases in a tidy world, in ms: longer than any waiter waits.
 pub const TIDY_TTL_MS: u32 = 600_000;
 const STORE: u32 = 1;

@@ -9,6 +9,7 @@
 mod adopters;
 mod breakers;
 mod checks;
+mod closed_detachments;
 mod counts;
 mod event;
 mod half_used_tickets;
@@ -197,6 +198,7 @@ impl World {
         if self.nodes.len() > 1 {
             self.hand_over_in_a_chain();
             self.adopt_a_half_used_ticket();
+            self.close_while_detaching();
         }
         // Nodes remember for a while that a lock was broken.
         self.live_until(self.now + Duration::from_secs(60) + self.longest_expiry() + BROKEN_LIFE);

@@ -71,13 +71,13 @@ impl World {
     }
 
     /// Lets up to `most` milliseconds pass.
-    fn pause(&mut self, most: u64) {
+    pub(super) fn pause(&mut self, most: u64) {
         let pause = Duration::from_millis(self.rng.u64(0..most));
         self.live_until(self.now + pause);
     }
 
     /// Lets a minority of the nodes crash or freeze. Returns when the last one is back.
-    fn take_a_minority_away(&mut self) -> Instant {
+    pub(super) fn take_a_minority_away(&mut self) -> Instant {
         let minority = self.nodes.len() - self.nodes.len() / 2 - 1;
         let mut nodes: Vec<usize> = (0..self.nodes.len()).collect();
         self.rng.shuffle(&mut nodes);

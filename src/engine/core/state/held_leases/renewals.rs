@@ -14,6 +14,7 @@ use crate::engine::ids::OpId;
 use crate::lease::hand_off::{BLOCK, HandOffBudget};
 use crate::lease::renewal as lease_renewal;
 use crate::lease::{Instant, LossReason, Phase, Ttl, validity};
+use crate::mutants::{self, Mutant};
 use crate::store::{Absence, Answer, Reply, Request, StoreError, StoreErrorKind};
 
 /// How much earlier than `maxStall` before a renewal the engine asks the thread for a sign of life.
@@ -194,6 +195,7 @@ impl HeldLeases {
         match held.state.phase(cx.now) {
             Phase::Held | Phase::Stalled => {
                 held.detaching |= purpose == Purpose::Detach;
+                held.outlives |= purpose == Purpose::Detach && mutants::is(Mutant::LeaseKeptAtEnd);
                 Due::Renewal(held.renewal(op, purpose, ttl, clients, cx.now))
             }
             Phase::Lost(reason) => Due::ended(self.lose(op, reason, cx)),
