@@ -21,11 +21,11 @@ use std::time::Duration;
 use world::{Counts, Shape, World};
 
 /// How many schedules each change has to pass. `npm run test:long` runs many more.
-const SEEDS: u64 = 6_000;
+const SEEDS: u64 = 3_000;
 /// How many schedules with a quorum each change has to pass. They take the longest.
-const QUORUM_SEEDS: u64 = 1_000;
+const QUORUM_SEEDS: u64 = 600;
 /// How many schedules with circuit breakers each change has to pass.
-const BREAKER_SEEDS: u64 = 600;
+const BREAKER_SEEDS: u64 = 400;
 /// A schedule is a long one if its seed is a multiple of this number.
 const LONG_EVERY: u64 = 50;
 
@@ -98,7 +98,7 @@ fn run(seed: u64, about: About) -> Counts {
         Ok(counts) => counts,
         Err(failure) => {
             eprintln!(
-                "the failing schedule: LEASEHOLD_SEED={seed} cargo test --profile developer --features mutants --test simulation {}",
+                "the failing schedule: LEASEHOLD_SEED={seed} node scripts/cargo.mjs test --features mutants --test simulation {}",
                 about.test()
             );
             resume_unwind(failure);
@@ -166,9 +166,9 @@ fn no_schedule_with_breakers_overlaps_two_leases_or_forgets_anyone() {
     assert!(failed_fast > 0 || seeds < 100, "a simulation in which no acquire fails fast proves nothing");
 }
 
-/// Prints a digest for each kind of schedule. `cargo test --profile developer --features mutants
-/// --test simulation -- --ignored digests --nocapture` prints the same before and after a change
-/// that must not change behavior.
+/// Prints a digest for each kind of schedule. `node scripts/cargo.mjs test --features mutants --test
+/// simulation -- --ignored digests --nocapture` prints the same before and after a change that must
+/// not change behavior.
 #[cfg(feature = "mutants")]
 #[test]
 #[ignore = "prints digests to compare by hand"]
