@@ -51,6 +51,13 @@ describe('the guard of leasehold run', () => {
     assert.equal(exited.mustEnd(109_000, yes, yes), true)
   })
 
+  test('a command that was asked to end stays asked, even if an older report arrives later', () => {
+    const asked = watch()
+    asked.renewed({ safe: 109_000, isAsked: true })
+    asked.renewed({ safe: 108_000, isAsked: false })
+    assert.equal(asked.mustEnd(108_000, yes, yes), true)
+  })
+
   test('never looks without /proc', () => {
     assert.equal(watch({ safe: undefined }).pause(100_000), undefined)
     assert.equal(watch({ safe: undefined }).mustEnd(200_000, never, never), false)

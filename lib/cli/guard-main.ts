@@ -13,6 +13,7 @@
 // Before the first answer, this process loads and starts all that the end of the command needs.
 // Later, the package may be removed, or the system may have no room for another process or thread.
 
+import { once } from 'node:events'
 import { writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -82,32 +83,37 @@ function clientOf(options: api.LockClientOptions): LockClient | undefined {
  * with true if the command must end. `next` resolves with the next line.
  */
 async function watchUntilEnd(next: () => Promise<string>, watch: GuardWatch, { command }: Takeover): Promise<boolean> {
-  for (let line = next(); ; ) {
-    const timer = new AbortController()
-    const heard = await Promise.race([line, untilLook(watch, timer.signal)])
-    timer.abort()
-    if (heard === undefined) {
+  for (;;) {
+    const arrival = new AbortController()
+    let heard: string | undefined
+    // A race would add a reaction to the promise of the line at each look, and keep all of them.
+    next().then((line) => {
+      heard = line
+      arrival.abort()
+    })
+    while (heard === undefined) {
+      await untilLook(watch, arrival.signal)
       const now = uptime()
-      if (now === undefined || !watch.mustEnd(now, isParentStopped, () => hasExited(command.pid))) continue
+      if (heard !== undefined || now === undefined) continue
+      if (!watch.mustEnd(now, isParentStopped, () => hasExited(command.pid))) continue
       answer(ENDING)
       return true
     }
     if (isEnd(heard)) return heard === GONE && !watch.hasExited
     watch.renewed(decodeReport(heard))
     answer('reported')
-    line = next()
   }
 }
 
 /**
- * Resolves when it is time to look whether leasehold is stopped, or when `signal` aborts. Without
- * /proc, never resolves.
+ * Resolves when it is time to look whether leasehold is stopped, or when `arrival` aborts. Without
+ * /proc, there is nothing to look at.
  */
-function untilLook(watch: GuardWatch, signal: AbortSignal): Promise<undefined> {
+async function untilLook(watch: GuardWatch, arrival: AbortSignal): Promise<void> {
   const now = uptime()
   const pause = now === undefined ? undefined : watch.pause(now)
-  if (pause === undefined) return new Promise(() => {})
-  return sleep(pause, undefined, { signal }).catch(() => undefined)
+  if (pause === undefined) await once(arrival, 'abort')
+  else await sleep(pause, undefined, { signal: arrival }).catch(() => {})
 }
 
 const isParentStopped = () => process.ppid === parent && isStopped(parent)

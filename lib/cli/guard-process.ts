@@ -100,8 +100,12 @@ export class GuardProcess {
     this.#process.stdin.write(`${line}\n`)
   }
 
-  /** Sends a line at once. Call it rarely: the pipe of a stopped guard may fill up. */
+  /**
+   * Sends a line at once, in place of the line that waits. Call it rarely: the pipe of a stopped
+   * guard may fill up.
+   */
   urge(line: string): void {
+    this.#next = undefined
     if (this.#process.stdin?.writable) this.#process.stdin.write(`${line}\n`)
   }
 

@@ -30,9 +30,9 @@ export class GuardWatch {
     this.#report = report
   }
 
-  /** Replaces the last report. */
-  renewed(report: Report): void {
-    this.#report = report
+  /** Replaces the last report. A command that was asked to end stays asked. */
+  renewed({ safe, isAsked }: Report): void {
+    this.#report = { safe, isAsked: isAsked || this.#report.isAsked }
     this.#hasExited = false
   }
 

@@ -164,7 +164,11 @@ export class Guard {
 
   /** Resolves when the guard has ended, but waits for at most `limit` ms. */
   async endsWithin(limit: number): Promise<void> {
-    await Promise.race([this.#process.exited, sleep(limit)])
+    const timer = new AbortController()
+    const over = sleep(limit, undefined, { signal: timer.signal }).catch(() => {})
+    await Promise.race([this.#process.exited, over])
+    // The timer would keep this process alive.
+    timer.abort()
   }
 }
 
