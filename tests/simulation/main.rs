@@ -166,9 +166,9 @@ fn no_schedule_with_breakers_overlaps_two_leases_or_forgets_anyone() {
     assert!(failed_fast > 0 || seeds < 100, "a simulation in which no acquire fails fast proves nothing");
 }
 
-/// Prints a digest for each kind of schedule. `node scripts/cargo.mjs test --features mutants --test
-/// simulation -- --ignored digests --nocapture` prints the same before and after a change that must
-/// not change behavior.
+/// Prints a digest for each kind of schedule. `node scripts/cargo.mjs test --features mutants
+/// --test simulation -- --ignored digests --nocapture` prints the same before and after a change
+/// that must not change behavior.
 #[cfg(feature = "mutants")]
 #[test]
 #[ignore = "prints digests to compare by hand"]
