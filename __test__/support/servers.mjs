@@ -102,11 +102,18 @@ class RedisServer extends ServerProcess {
     return command
   }
 
-  /** Sends one command, on a new connection. */
+  /** Sends one command, on a new connection. Waits until the server has loaded its data. */
   async ask(...words) {
     const command = await this.command()
     try {
-      return await command(...words)
+      for (;;) {
+        try {
+          return await command(...words)
+        } catch (error) {
+          if (!error.message.startsWith('LOADING')) throw error
+          await sleep(10)
+        }
+      }
     } finally {
       command.close()
     }
