@@ -7,17 +7,20 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { createLockClient } from 'leasehold'
 import { CLI, killIfThere, leasehold, start } from '../support/cli.mjs'
 import { until } from '../support/clock.mjs'
 import { assertCleanedUp, assertInTurn, contend, processes } from '../support/contend.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { FOR_EVER } from '../support/journal.mjs'
 import { asFirstProcess, noPidNamespaces } from '../support/namespaces.mjs'
-import { temporaryFolder } from '../support/servers.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
 
 const [HURT_GUARD, ONE_GUARD] = ['hurt-guard', 'one-guard'].map((name) =>
   fileURLToPath(new URL(`fixtures/${name}.cjs`, import.meta.url)),
 )
+
+const UPTIME = fileURLToPath(new URL('../../dist/cli/uptime.js', import.meta.url))
 
 const storeOf = (t) => `sqlite:${join(temporaryFolder(t), 'locks.db')}`
 const guardOf = (pid) => processes().find(({ parent, args }) => parent === pid && args.includes('leasehold-guard'))
@@ -34,6 +37,16 @@ const REAPS_ONE = `
   const { status } = require('node:child_process').spawnSync(process.execPath, process.argv.slice(1))
   const pids = readdirSync('/proc').filter((name) => Number(name) > 0)
   console.log(status, pids.filter((pid) => / Z /.test(readFileSync('/proc/' + pid + '/stat', 'latin1'))))`
+
+/** Runs leasehold until it waits, ends it by SIGTERM, and prints the signal and what it leaves. */
+const LEAVES = `
+  const { readdirSync, readFileSync } = require('node:fs')
+  const child = require('node:child_process').spawn(process.execPath, process.argv.slice(1), { stdio: ['ignore', 'ignore', 'pipe'] })
+  child.stderr.once('data', () => child.kill('SIGTERM'))
+  child.once('exit', (code, signal) => {
+    const pids = readdirSync('/proc').filter((name) => Number(name) > 0 && Number(name) !== process.pid)
+    console.log(signal, pids.map((pid) => readFileSync('/proc/' + pid + '/stat', 'latin1')))
+  })`
 
 const isStopped = (pid) => /\) T /.test(readFileSync(`/proc/${pid}/stat`, 'latin1'))
 
@@ -147,6 +160,48 @@ describe('leasehold run, stopped or killed after another fault', { skip, timeout
       },
     )
     assert.equal(stdout, '0 []\n', stderr)
+  })
+
+  for (const [what, env] of [
+    ['the guard of a leasehold that waits', {}],
+    ['its guard that is stopped while it starts', { NODE_OPTIONS: `--require ${HURT_GUARD}`, SIGNAL: 'SIGSTOP' }],
+  ])
+    test(`in such a container, a signal ends ${what}, too`, { skip: noPidNamespaces }, async (t) => {
+      const store = storeOf(t)
+      const locks = createLockClient({ store })
+      atEnd(t, () => locks.close())
+      await locks.acquire('k')
+      const words = [process.execPath, '-e', LEAVES, CLI, 'run', 'k', '--verbose', '-s', store, '--', 'true']
+      const { stdout, stderr } = spawnSync(asFirstProcess[0], [...asFirstProcess.slice(1), ...words], {
+        encoding: 'utf8',
+        env: { ...process.env, ...env },
+      })
+      assert.equal(stdout, 'SIGTERM []\n', stderr)
+    })
+
+  test('the guard knows the time if /proc has only the processes', { skip: noPidNamespaces }, () => {
+    const mount = 'mount -t proc -o subset=pid proc /proc && test ! -e /proc/uptime && exec "$@"'
+    const ask = `console.log(require(${JSON.stringify(UPTIME)}).uptime() > 0)`
+    const words = ['--pid', '--fork', '--mount', 'sh', '-c', mount, 'sh', process.execPath, '-e', ask]
+    const { stdout, stderr } = spawnSync('unshare', words, { encoding: 'utf8' })
+    assert.equal(stdout, 'true\n', stderr)
+  })
+
+  test('leasehold is killed after the end of its command and before the release: its guard releases the lock', async (t) => {
+    const server = await startRedis(t)
+    const locks = createLockClient({ store: server.url() })
+    atEnd(t, () => locks.close())
+    const end = join(temporaryFolder(t), 'end')
+    const words = ['--ttl', '60s', '--verbose', '-s', server.url(), '--', 'sh', '-c']
+    const first = leasehold(t, ['run', 'k', ...words, `until [ -e ${end} ]; do sleep 0.05; done`])
+    await first.says(/the command runs/, 'stderr')
+    server.freeze()
+    writeFileSync(end, '')
+    await first.says(/the command ended/, 'stderr')
+    first.signal('SIGKILL')
+    await first.exited
+    server.thaw()
+    await (await locks.acquire('k', { wait: 20_000 })).release()
   })
 
   test('the guard was killed during the wait for the lock: another one watches over the command', async (t) => {

@@ -258,7 +258,7 @@ export class Child {
     clearTimeout(this.#killer)
     this.#over = true
     this.#signals.ignore()
-    this.#guard?.dismiss()
+    this.#guard?.commandGone()
   }
 }
 

@@ -48,10 +48,11 @@ export async function endCommand(locks: LockClient | undefined, takeover: Takeov
     terminate()
     return isLate()
   })
-  let isTerminated = grace === 0
+  /** When the command got SIGTERM, in ms of `performance.now()`. */
+  let terminated = grace === 0 ? begin : undefined
   const terminate = () => {
-    if (isTerminated) return
-    isTerminated = true
+    if (terminated !== undefined) return
+    terminated = performance.now()
     target.signal('SIGTERM')
     target.signal('SIGCONT')
   }
@@ -66,8 +67,9 @@ export async function endCommand(locks: LockClient | undefined, takeover: Takeov
     })
   if (grace > 0) {
     // Adopt before the search, which takes seconds on a busy machine with many processes.
-    const left = Math.max(0, safe - begin)
-    await Promise.race([adopted, sleep(Math.min(left, ADOPTS_MOST, Math.max(ADOPTS_LEAST, left * ADOPTS_IN_PART)))])
+    const safeFor = Math.max(0, safe - begin)
+    const pause = Math.min(safeFor, ADOPTS_MOST, Math.max(ADOPTS_LEAST, safeFor * ADOPTS_IN_PART))
+    await Promise.race([adopted, sleep(pause)])
   }
   // Search before the first signal: the signal may end a parent, and some processes are found only
   // by their parent.
@@ -77,9 +79,19 @@ export async function endCommand(locks: LockClient | undefined, takeover: Takeov
     terminate()
     target.endOthers(members)
   }
-  const isGone = await target.isGoneWithin(grace - (performance.now() - begin), () => !isLate())
+  const left = grace - (performance.now() - (terminated ?? begin))
+  const isGone = await target.isGoneWithin(left, () => !isLate())
   if (!isGone) await target.isKilledWithin(KILLED_WITHIN)
   await adopted
+  await lease?.release()
+}
+
+/** Releases the lock of a command that is gone. */
+export async function releaseLock(locks: LockClient | undefined, takeover: Takeover): Promise<void> {
+  const lease = await adopt(locks, takeover).catch((error) => {
+    // leasehold has released it.
+    if (!(error instanceof LockLostError)) throw error
+  })
   await lease?.release()
 }
 

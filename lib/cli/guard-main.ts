@@ -4,11 +4,11 @@
 //
 // The first line of its standard input has the options of the client that can take the lock over.
 // The second line says which command to watch, what to take over and, after a blank, until when the
-// lock is safe (takeover.ts). A later line says until when the lock is safe after a renewal, or
-// that the command has ended. This process answers each line but the first and the last with a line
-// to its standard output. leasehold waits for that before it reports the next renewal, so the pipe
-// of a stopped guard does not fill up. Only leasehold has the other end of the input, so when the
-// input ends, leasehold is gone.
+// lock is safe (takeover.ts). A later line says until when the lock is safe after a renewal, that
+// the command is gone, or that the lock was released. This process answers each line but the first
+// and the last with a line to its standard output. leasehold waits for that before it reports the
+// next renewal, so the pipe of a stopped guard does not fill up. Only leasehold has the other end
+// of the input, so when the input ends, leasehold is gone.
 //
 // Before the first answer, this process loads and starts all that the end of the command needs.
 // Later, the package may be removed, or the system may have no room for another process or thread.
@@ -20,10 +20,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../../index'
 import { LockClient } from '../client/client'
 import { loadAddon } from '../native/addon'
-import { endCommand } from './command-ending'
+import { endCommand, releaseLock } from './command-ending'
 import { GuardWatch } from './guard-watch'
 import { hasExited, isStopped } from './process-table'
-import { decode, decodeReport, ENDING, OVER, type Takeover } from './takeover'
+import { decode, decodeReport, ENDING, GONE_COMMAND, OVER, type Takeover } from './takeover'
 import { uptime } from './uptime'
 
 /** Takes the place of a line when the input has ended. */
@@ -48,14 +48,16 @@ async function main(): Promise<void> {
   try {
     const line = await next()
     // The command was not started.
-    if (isEnd(line)) return
+    if (isEnd(line) || line === GONE_COMMAND) return
     const blank = line.indexOf(' ')
     const takeover = decode<Takeover>(line.slice(0, blank))
     const watch = new GuardWatch(takeover.ticket.ttl, decodeReport(line.slice(blank + 1)))
     // Connect now. Nothing depends on the answer.
     locks?.inspect(takeover.ticket.key).catch(() => {})
     answer('watching')
-    if (await watchUntilEnd(next, watch, takeover)) await endCommand(locks, takeover, safeUntil(watch, takeover))
+    const task = await watchUntilEnd(next, watch, takeover)
+    if (task === 'end') await endCommand(locks, takeover, safeUntil(watch, takeover))
+    else if (task === 'release') await releaseLock(locks, takeover)
   } finally {
     await locks?.close()
     // A stopped leasehold keeps the pipe open.
@@ -79,11 +81,16 @@ function clientOf(options: api.LockClientOptions): LockClient | undefined {
 }
 
 /**
- * Watches until leasehold is gone, or is stopped for too long, or the command has ended. Resolves
- * with true if the command must end. `next` resolves with the next line.
+ * Watches until leasehold is gone, or is stopped for too long, or has released the lock. Resolves
+ * with what is left to do: to end the command, to release the lock of a command that is gone, or
+ * nothing. `next` resolves with the next line.
  */
-async function watchUntilEnd(next: () => Promise<string>, watch: GuardWatch, { command }: Takeover): Promise<boolean> {
-  for (;;) {
+async function watchUntilEnd(
+  next: () => Promise<string>,
+  watch: GuardWatch,
+  { command }: Takeover,
+): Promise<'end' | 'release' | undefined> {
+  for (let isGone = false; ; ) {
     const arrival = new AbortController()
     let heard: string | undefined
     // A race would add a reaction to the promise of the line at each look, and keep all of them.
@@ -94,13 +101,15 @@ async function watchUntilEnd(next: () => Promise<string>, watch: GuardWatch, { c
     while (heard === undefined) {
       await untilLook(watch, arrival.signal)
       const now = uptime()
-      if (heard !== undefined || now === undefined) continue
+      if (heard !== undefined || now === undefined || isGone) continue
       if (!watch.mustEnd(now, isParentStopped, () => hasExited(command.pid))) continue
       answer(ENDING)
-      return true
+      return 'end'
     }
-    if (isEnd(heard)) return heard === GONE && !watch.hasExited
-    watch.renewed(decodeReport(heard))
+    if (heard === OVER) return undefined
+    if (heard === GONE) return isGone || watch.hasExited ? 'release' : 'end'
+    if (heard === GONE_COMMAND) isGone = true
+    else watch.renewed(decodeReport(heard))
     answer('reported')
   }
 }

@@ -5,10 +5,10 @@
 // Linux has PR_SET_PDEATHSIG for that, but it reaches only one process, and not its children. So
 // another Node process (guard-main.ts) reads from a pipe whose other end only this process has. The
 // first lines say which command to end, and how to take the lock over (takeover.ts). A later line
-// says until when the lock is safe after a renewal, or that the command has ended. The end of the
-// input says that this process is gone. The command waits at a gate (gate.ts) until the guard has
-// answered that it watches. (A write that has ended is not enough: Bun reports the end before the
-// line is written.)
+// says until when the lock is safe after a renewal, that the command is gone, or that the lock was
+// released. The end of the input says that this process is gone. The command waits at a gate
+// (gate.ts) until the guard has answered that it watches. (A write that has ended is not enough:
+// Bun reports the end before the line is written.)
 //
 // The guard can be killed, too. Then leasehold starts another one at once. Until the new one
 // watches, no process would end the command.
@@ -17,7 +17,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type * as api from '../../index'
 import type { CommandId } from './command-id'
 import { GuardProcess } from './guard-process'
-import { encode, encodeReport, type Takeover } from './takeover'
+import { encode, encodeReport, GONE_COMMAND, type Takeover } from './takeover'
 import { unguarded } from './unguarded'
 import { uptime } from './uptime'
 
@@ -155,7 +155,16 @@ export class Guard {
     return encodeReport({ safe, isAsked: this.#isAsked })
   }
 
-  /** Ends the guard. Call it when the command is over, or will not be started. */
+  /**
+   * Reports that the command is gone. If this process is killed before {@link dismiss}, the guard
+   * releases the lock.
+   */
+  commandGone(): void {
+    this.#watched = undefined
+    this.#process.urge(GONE_COMMAND)
+  }
+
+  /** Ends the guard. Call it when the lock was released, or the command will not be started. */
   dismiss(): void {
     this.#watched = undefined
     clearInterval(this.#timer)

@@ -19,6 +19,13 @@ import { Signals, STOPPING } from './signals'
 import { clientOptions, openClient, STORE_OPTIONS } from './store'
 import { jsonLine, messageLine, plain, quoted } from './terminal'
 
+/** Thrown when a signal ends the wait for the lock. Then only this process has to end. */
+class EndedWhileWaiting extends Error {
+  constructor(readonly signal: NodeJS.Signals) {
+    super(`ended by ${signal}`)
+  }
+}
+
 interface Settings {
   readonly key: string
   readonly command: readonly string[]
@@ -112,14 +119,17 @@ command can't be run. 127: there is no such command.`,
     const signals = new Signals()
     let end: End
     let locks: LockClient | undefined
+    /** The signal that ended the wait for the lock. */
+    let waitEnded: NodeJS.Signals | undefined
     try {
       locks = openClient(options)
-      const lease = await acquire(locks, settings, renewals, signals).catch((error: unknown) => {
-        if (settings.quiet && exitOf(error) === Exit.Busy) return null
-        throw error
-      })
-      if (lease === null) return Exit.Busy
+      const lease = await acquire(locks, settings, renewals, signals)
       end = await runWith(lease, settings, renewals, signals, guard)
+    } catch (error) {
+      if (settings.quiet && exitOf(error) === Exit.Busy) return Exit.Busy
+      if (!(error instanceof EndedWhileWaiting)) throw error
+      waitEnded = error.signal
+      end = { code: null, signal: waitEnded }
     } finally {
       // The guard's open pipe would keep this process alive.
       guard?.dismiss()
@@ -128,7 +138,11 @@ command can't be run. 127: there is no such command.`,
       // An error is printed after these messages.
       await printed()
     }
-    return endAlike(end, signals)
+    const code = endAlike(end, signals)
+    // If this process gets here, the system has not ended it yet.
+    if (waitEnded !== undefined)
+      throw new CliError(code, `ended by ${waitEnded} while waiting for ${quoted(settings.key)}`)
+    return code
   },
 }
 
@@ -197,11 +211,7 @@ async function acquire(
     tell('acquired', { fence: lease.fence, waited }, `acquired, fence ${lease.fence}, after ${formatDuration(waited)}`)
     return lease
   } catch (error) {
-    if (ended === undefined) throw error
-    // The command does not run yet, so only this process has to end.
-    await locks.close()
-    process.exitCode = endAlike({ code: null, signal: ended }, signals)
-    throw new CliError(process.exitCode, `ended by ${ended} while waiting for ${quoted(key)}`)
+    throw ended === undefined ? error : new EndedWhileWaiting(ended)
   }
 }
 

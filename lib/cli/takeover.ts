@@ -17,9 +17,13 @@ export interface Takeover {
 }
 
 /**
- * The line that tells the guard that the command has ended. No encoded value is equal to it.
+ * The last line to the guard: its work is over, because the lock was released or the command was
+ * not started. No encoded value is equal to it.
  */
 export const OVER = 'over'
+
+/** The line that tells the guard that the command is gone. Its lock still has to be released. */
+export const GONE_COMMAND = 'gone'
 
 /** The line that the guard prints when it ends the command because leasehold was stopped. */
 export const ENDING = 'ending'
