@@ -5,13 +5,19 @@
 //! such text when it receives the text. The messages of errors may also have paths, which other
 //! users of the machine may have named, so an error escapes its whole message.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 
 /// Returns the whole of `text`, escaped as [`printable`] does it.
 pub fn printable_message(text: impl Into<Arc<str>>) -> Arc<str> {
     let text = text.into();
-    if text.chars().any(is_control) { printable(&text, usize::MAX).into() } else { text }
+    if has_control(&text) { printable(&text, usize::MAX).into() } else { text }
+}
+
+/// Returns the whole of `text`, escaped as [`printable`] does it. Copies only a text that changes.
+pub fn printable_whole(text: &str) -> Cow<'_, str> {
+    if has_control(text) { printable(text, usize::MAX).into() } else { text.into() }
 }
 
 /// Returns `text` with a visible escape in the place of each character that would control a
@@ -37,6 +43,12 @@ pub fn printable(text: &str, most: usize) -> String {
     shown
 }
 
+/// Returns true if [`printable`] escapes a character of `text`.
+fn has_control(text: &str) -> bool {
+    // Most texts are ASCII, of which a look at the bytes is enough and fast.
+    !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) && text.chars().any(is_control)
+}
+
 /// Returns true for control characters, line separators, and marks that change the text direction.
 fn is_control(letter: char) -> bool {
     letter.is_control()
@@ -58,6 +70,9 @@ mod tests {
         assert_eq!(printable(shown, 200), shown);
         for letter in (0..0x20).chain(0x7f..0xa0).filter_map(char::from_u32) {
             assert!(printable(&letter.to_string(), 1).is_ascii(), "{letter:?}");
+        }
+        for text in [text, shown, "", "plain", "é 日", "\u{202e}"] {
+            assert_eq!(printable_whole(text), printable(text, usize::MAX));
         }
     }
 

@@ -1,5 +1,6 @@
 //! The address of a Redis server, with the login.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -8,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use super::endpoint::{Endpoint, Sentinels};
 use super::name_lookups::NameLookups;
 use super::url::{Parts, encode};
-use crate::store::printable::printable;
+use crate::store::printable::{printable, printable_whole};
 use crate::store::{Access, Tls};
 
 /// The most characters of a host that a server names. No host has a longer name.
@@ -62,7 +63,7 @@ fn is_common_number(secret: &str) -> bool {
 /// is replaced as a whole. If it were cut, it could still show a part of the password, which
 /// [`RedisAddress::is_secret_in`] would not find.
 pub(super) fn named_host(host: &str) -> String {
-    if host.chars().count() > MOST_HOST { TOO_LONG.into() } else { printable(host, MOST_HOST) }
+    if host.chars().nth(MOST_HOST).is_some() { TOO_LONG.into() } else { printable(host, MOST_HOST) }
 }
 
 impl RedisAddress {
@@ -214,11 +215,13 @@ impl RedisAddress {
         if self.secrets.is_empty() {
             return false;
         }
-        let shown = printable(text, usize::MAX);
+        let shown = printable_whole(text);
         self.secrets.iter().any(|secret| {
+            let shown_secret = printable_whole(secret);
+            // What is not escaped need not be searched twice.
             text.contains(&**secret)
-                || shown.contains(&**secret)
-                || shown.contains(&printable(secret, usize::MAX))
+                || (matches!(shown, Cow::Owned(_)) && shown.contains(&**secret))
+                || (matches!(shown_secret, Cow::Owned(_)) && shown.contains(&*shown_secret))
         })
     }
 }

@@ -37,7 +37,7 @@
 //! - [`reply`]: turns replies into answers, [`outcomes`] collects them, and [`replicas`] checks
 //!   that enough replicas have the writes;
 //! - [`listing`]: lists the locks;
-//! - [`info`]: reads replies to `INFO`;
+//! - [`info`]: reads replies to `INFO`, and [`short_text`]: short texts in replies;
 //! - [`diagnose`]: collects the facts about a server, and [`permission_check`]: tries whether the
 //!   user may lock there;
 //! - [`fault`]: turns the errors of a server into store errors;
@@ -86,6 +86,7 @@ mod reply_scanner;
 mod same_server;
 mod scripts;
 mod sentinel;
+mod short_text;
 mod side_keys;
 #[cfg(test)]
 mod side_keys_fuzz;

@@ -1,15 +1,12 @@
 //! Listens to one sentinel.
 
-use std::collections::HashMap;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, FromRedisValue, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
-};
+use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
@@ -17,11 +14,14 @@ use super::super::address::{RedisAddress, named_host};
 use super::super::budget::ConnectionBudget;
 use super::super::connect;
 use super::super::dial::dial;
-use super::super::metered_stream::MeteredStream;
+use super::super::endpoint::Endpoint;
+use super::super::metered_stream::{MOST_READ, MeteredStream};
+use super::super::reader::Reader;
 use super::failover::{CHANNELS, Event, FOUND, SWITCH};
 use super::master_status::{FailoverStage, MasterStatus};
 use super::master_tracker::MasterTracker;
 use super::sentinel_list::FoundSentinel;
+use super::sentinel_reply::{self, OtherSentinel};
 use super::shared::Shared;
 use super::survey::MasterClaim;
 use super::{ANSWER, say};
@@ -170,6 +170,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         // Ask the sentinel even if grants went on without it.
         self.master_tracker.survey(|survey| survey.expect_again(self.number));
         let mut question = None;
+        let mut reader = Reader::of(self.shared.budget);
         loop {
             let due = question;
             let ask_at = async {
@@ -180,7 +181,12 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
             };
             let is_time = tokio::select! {
                 push = pushes.recv() => {
-                    self.take(node, push?);
+                    let push = push?;
+                    // A sentinel may send messages without end.
+                    reader.turn().await;
+                    reader.begin(MOST_READ, Instant::now());
+                    self.take(node, push);
+                    reader.stop(Instant::now());
                     if pushes.is_empty() {
                         connection_budget.read_all_pushes();
                     }
@@ -211,13 +217,13 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
     /// Subscribes to the sentinel's messages, and asks it for the other sentinels.
     async fn subscribe(&self, node: &RedisAddress, connection: &mut MultiplexedConnection) -> Option<()> {
         // A sentinel before 6.2 does not know this command.
-        let id = question::<String>(connection, &["SENTINEL", "MYID"]).await?;
-        if let Some(id) = id.filter(|id| id.len() <= MOST_ID) {
-            let number = *self.shared.heard.borrow_mut().entry(id.clone()).or_insert(self.number);
+        let reply = question(connection, &["SENTINEL", "MYID"]).await?;
+        if let Some(id) = reply.as_ref().and_then(sentinel_reply::text).filter(|id| id.len() <= MOST_ID) {
+            let number = *self.shared.heard.borrow_mut().entry(id.to_owned()).or_insert(self.number);
             if number != self.number {
                 return None;
             }
-            self.master_tracker.survey(|survey| survey.identify(number, &id));
+            self.master_tracker.survey(|survey| survey.identify(number, id));
         }
         let channels = [SWITCH].into_iter().chain(CHANNELS).chain([FOUND]);
         let subscribed = channels.map(|channel| {
@@ -235,37 +241,39 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
 
     /// Asks the sentinel which others it knows: the URL need not name all of them.
     async fn find_others(&self, node: &RedisAddress, connection: &mut MultiplexedConnection) -> Option<()> {
-        let others: Option<Vec<HashMap<String, String>>> =
-            question(connection, &["SENTINEL", "SENTINELS", self.name]).await?;
-        for other in others.unwrap_or_default() {
-            let told = |field: &str| other.get(field).map(String::as_str);
-            let (Some(host), Some(Ok(port))) = (told("ip"), told("port").map(str::parse)) else { continue };
-            let id = told("runid").filter(|id| id.len() <= MOST_ID);
-            self.found(node, id, &named_host(host), port);
+        let reply = question(connection, &["SENTINEL", "SENTINELS", self.name]).await?;
+        for OtherSentinel { host, port, id } in reply.iter().flat_map(sentinel_reply::others) {
+            self.found(node, id.filter(|id| id.len() <= MOST_ID), (named_host(host), port));
         }
         Some(())
     }
 
     /// Lets the client listen to the sentinel at that host and port, too. The sentinel at `node`
     /// has reported it.
-    fn found(&self, node: &RedisAddress, id: Option<&str>, host: &str, port: u16) {
-        self.shared.admit(FoundSentinel { node: node.at(host, port), id: id.map(str::to_owned) });
+    fn found(&self, node: &RedisAddress, id: Option<&str>, (host, port): (String, u16)) {
+        let endpoint = Endpoint::Tcp(host, port);
+        // Look first whether there is a place: the address takes longer to make.
+        if self.shared.has_place_for(id, &endpoint)
+            && let Endpoint::Tcp(host, port) = endpoint
+        {
+            self.shared.admit(FoundSentinel { node: node.at(&host, port), id: id.map(str::to_owned) });
+        }
     }
 
     /// Takes in a message that the sentinel published.
     fn take(&mut self, node: &RedisAddress, push: PushInfo) {
         let PushInfo { kind: PushKind::Message, data } = push else { return };
-        let mut words = data.into_iter().map_while(|word| String::from_redis_value(word).ok());
-        let (Some(channel), Some(said)) = (words.next(), words.next()) else { return };
-        match Event::read(&channel, &said, self.name) {
+        let [channel, said, ..] = &data[..] else { return };
+        let (Some(channel), Some(said)) = (sentinel_reply::text(channel), sentinel_reply::text(said)) else {
+            return;
+        };
+        match Event::read(channel, said, self.name) {
             Some(Event::UnderWay) => {
                 self.heard_elected = true;
                 self.master_tracker.note(|failover, now| failover.begun(self.number, now));
             }
             Some(Event::Aborted) => self.over(),
-            Some(Event::Found { id, at: (host, port) }) if id.len() <= MOST_ID => {
-                self.found(node, Some(&id), &host, port)
-            }
+            Some(Event::Found { id, at }) if id.len() <= MOST_ID => self.found(node, Some(&id), at),
             Some(Event::Switched { new: (host, port), .. }) if self.master_tracker.is_master(&host, port) => {
                 self.over();
             }
@@ -310,7 +318,10 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
         // master must not get the new epoch.
         let (details, master) =
             futures_util::join!(question(connection, &details), question(&mut another, &where_is));
-        let MasterStatus { master, epoch, stage } = MasterStatus::read(master??, details?.as_ref());
+        let (master, details) = (master??, details?);
+        let (host, port) = sentinel_reply::place(&master)?;
+        let MasterStatus { master, epoch, stage } =
+            MasterStatus::read((host, port.parse().ok()?), details.as_ref());
         let is_ours = self.master_tracker.is_master(&master.0, master.1);
         let leads = self.master_tracker.leads(self.number);
         if is_ours {
@@ -343,12 +354,9 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
 
 /// Asks a sentinel a question and reads its reply. Returns `Some(None)` if the sentinel does not
 /// answer this question, and `None` if the connection is lost.
-async fn question<T: FromRedisValue>(
-    connection: &mut MultiplexedConnection,
-    words: &[&str],
-) -> Option<Option<T>> {
+async fn question(connection: &mut MultiplexedConnection, words: &[&str]) -> Option<Option<Value>> {
     match connection.send_packed_command(&connect::words_of(words)).await {
-        Ok(reply) => Some(T::from_redis_value(reply).ok()),
+        Ok(reply) => Some(Some(reply)),
         Err(error) if error.is_io_error() || error.is_timeout() => None,
         Err(_) => Some(None),
     }

@@ -1,8 +1,9 @@
 //! Reads what a sentinel answers when the client asks about the master and about a failover. Pure.
 
-use std::collections::HashMap;
+use redis::Value;
 
 use super::super::address::named_host;
+use super::sentinel_reply::field;
 
 /// Says how far a sentinel is with a failover that it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +29,9 @@ pub struct MasterStatus {
 impl MasterStatus {
     /// Reads the replies to `SENTINEL get-master-addr-by-name` and `SENTINEL MASTER`. The latter
     /// may be missing, because a user may not have the right to it.
-    pub fn read((host, port): (String, u16), details: Option<&HashMap<String, String>>) -> Self {
-        let master = (named_host(&host), port);
-        let told = |field| details.and_then(|details| details.get(field)).map_or("", String::as_str);
+    pub fn read((host, port): (&str, u16), details: Option<&Value>) -> Self {
+        let master = (named_host(host), port);
+        let told = |name| details.and_then(|details| field(details, name)).unwrap_or_default();
         let is_in_failover = told("flags").split(',').any(|flag| flag == "failover_in_progress");
         // After the promotion, `SENTINEL MASTER` still describes the old master.
         let is_promoted = (told("ip"), told("port")) != (&*master.0, &*master.1.to_string());
@@ -48,9 +49,13 @@ impl MasterStatus {
 mod tests {
     use super::*;
 
+    fn details(fields: &[(&str, &str)]) -> Value {
+        let text = |text: &str| Value::BulkString(text.into());
+        Value::Map(fields.iter().map(|(name, value)| (text(name), text(value))).collect())
+    }
+
     fn read(port: u16, fields: &[(&str, &str)]) -> MasterStatus {
-        let details = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        MasterStatus::read(("10.0.0.1".into(), port), Some(&details))
+        MasterStatus::read(("10.0.0.1", port), Some(&details(fields)))
     }
 
     fn in_state(state: &str) -> [(&'static str, &str); 5] {
@@ -81,8 +86,7 @@ mod tests {
     fn after_the_promotion_the_port_may_be_the_same() {
         // The sentinel changed its state between its two replies, before or after the first one.
         for state in ["wait_promotion", "reconf_slaves", "update_config"] {
-            let details = in_state(state).map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-            let said = MasterStatus::read(("10.0.0.2".into(), 7000), Some(&details));
+            let said = MasterStatus::read(("10.0.0.2", 7000), Some(&details(&in_state(state))));
             assert_eq!(said.stage, FailoverStage::None, "{state}");
         }
         // Both replies are about the old master, which the client may still know as the master.
@@ -93,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_user_who_may_not_ask_for_more_learns_the_master() {
-        let said = MasterStatus::read(("10.0.0.1".into(), 7000), None);
+        let said = MasterStatus::read(("10.0.0.1", 7000), None);
         assert_eq!((said.stage, said.epoch), (FailoverStage::None, None));
         let odd = [("port", "7000"), ("flags", "master"), ("config-epoch", "many")];
         assert_eq!(read(7000, &odd).epoch, None);

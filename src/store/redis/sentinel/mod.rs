@@ -10,6 +10,7 @@
 //! - [`watcher`]: listens to the sentinels, to hear of a failover at once, [`listener`]: listens to
 //!   one of them, and [`shared`]: what the listeners have in common;
 //! - [`sentinel_list`]: the sentinels to listen to;
+//! - [`sentinel_reply`]: reads what a sentinel sends;
 //! - [`failover`]: decides whether a failover is under way;
 //! - [`survey`]: tracks which sentinels have answered that question, and [`master_status`]: reads
 //!   their answers;
@@ -21,6 +22,7 @@ mod listener;
 mod master_status;
 pub mod master_tracker;
 mod sentinel_list;
+mod sentinel_reply;
 mod shared;
 pub mod survey;
 pub mod watcher;
@@ -30,7 +32,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use redis::{FromRedisValue, Pipeline, Value};
+use redis::{Pipeline, Value};
 use tokio::time::{Instant, sleep, timeout};
 
 use self::master_tracker::MasterTracker;
@@ -197,13 +199,10 @@ async fn ask(
     let question = connect::words_of(&["SENTINEL", "get-master-addr-by-name", name]);
     match say(node, &mut stream, question, &ConnectionBudget::of(budget)).await? {
         Value::Nil => Ok(None),
-        Value::Array(parts) => match <[String; 2]>::try_from(
-            parts.into_iter().filter_map(|part| String::from_redis_value(part).ok()).collect::<Vec<_>>(),
-        ) {
-            Ok([host, port]) => Ok(port.parse().ok().map(|port| (named_host(&host), port))),
-            Err(_) => Err(fault::not_a_redis(node, false)),
+        reply => match sentinel_reply::place(&reply) {
+            Some((host, port)) => Ok(port.parse().ok().map(|port| (named_host(host), port))),
+            None => Err(fault::not_a_redis(node, false)),
         },
-        _ => Err(fault::not_a_redis(node, false)),
     }
 }
 

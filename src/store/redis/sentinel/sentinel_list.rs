@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::address::RedisAddress;
+use super::super::endpoint::Endpoint;
 
 /// The most sentinels to listen to. If this is smaller, the client may miss a sentinel that leads a
 /// failover. If it is larger, the addresses of sentinels that are gone cost more connection
@@ -53,6 +54,18 @@ struct KnownSentinel {
     failures: u32,
 }
 
+/// Says what place the list has for a sentinel.
+enum Place {
+    /// The list has the sentinel already, or is full.
+    None,
+    /// The list has room.
+    Free,
+    /// The place, in the list, of a sentinel that can't be heard.
+    Of(usize),
+    /// The sentinel has to wait, because another one was replaced just before.
+    Later,
+}
+
 /// A sentinel that was put on the list.
 #[derive(Debug, PartialEq)]
 pub struct AdmittedSentinel {
@@ -72,26 +85,42 @@ impl SentinelList {
     /// or if the last replacement was less than [`REPLACE_AFTER`] ago. In the latter case, the
     /// sentinel waits for [`SentinelList::next_waiting`].
     pub fn admit(&mut self, found: &FoundSentinel, now: Instant) -> Option<AdmittedSentinel> {
-        let node = &found.node;
-        if self.sentinels.iter().any(|known| known.node.endpoint == node.endpoint) {
-            return None;
-        }
-        let mut dropped = None;
-        if self.sentinels.len() >= MOST {
-            if self.replaced.is_some_and(|at| now < at + REPLACE_AFTER) {
-                let is_known = self.waiting.iter().any(|known| known.node.endpoint == node.endpoint);
-                if !is_known && self.waiting.len() < MOST_WAITING {
-                    self.waiting.push_back(found.clone());
-                }
+        let dropped = match self.place_for(&found.node.endpoint, now) {
+            Place::None => return None,
+            Place::Free => None,
+            Place::Of(place) => {
+                self.replaced = Some(now);
+                Some(self.sentinels.remove(place).number)
+            }
+            Place::Later => {
+                self.waiting.push_back(found.clone());
                 return None;
             }
-            let silent = self.sentinels.iter().enumerate();
-            let silent = silent.filter(|(_, known)| !known.is_named && known.failures > 0);
-            let (place, _) = silent.max_by_key(|(_, known)| known.failures)?;
-            dropped = Some(self.sentinels.remove(place).number);
-            self.replaced = Some(now);
+        };
+        Some(AdmittedSentinel { number: self.add(found.node.clone(), false), dropped })
+    }
+
+    /// Returns true if [`SentinelList::admit`] would put the sentinel at `endpoint` on the list, or
+    /// let it wait. Costs little, because a hostile sentinel may tell of many others.
+    pub fn has_place_for(&self, endpoint: &Endpoint<RedisAddress>, now: Instant) -> bool {
+        !matches!(self.place_for(endpoint, now), Place::None)
+    }
+
+    fn place_for(&self, endpoint: &Endpoint<RedisAddress>, now: Instant) -> Place {
+        if self.sentinels.iter().any(|known| known.node.endpoint == *endpoint) {
+            return Place::None;
         }
-        Some(AdmittedSentinel { number: self.add(node.clone(), false), dropped })
+        if self.sentinels.len() < MOST {
+            return Place::Free;
+        }
+        if self.replaced.is_some_and(|at| now < at + REPLACE_AFTER) {
+            let is_full = self.waiting.len() >= MOST_WAITING;
+            let is_known = is_full || self.waiting.iter().any(|known| known.node.endpoint == *endpoint);
+            return if is_known { Place::None } else { Place::Later };
+        }
+        let silent = self.sentinels.iter().enumerate();
+        let silent = silent.filter(|(_, known)| !known.is_named && known.failures > 0);
+        silent.max_by_key(|(_, known)| known.failures).map_or(Place::None, |(place, _)| Place::Of(place))
     }
 
     /// Returns when the next waiting sentinel may replace another one. Returns `None` if no
@@ -207,6 +236,28 @@ mod tests {
         now += REPLACE_AFTER;
         assert_eq!(sentinel_list.next_waiting(now), Some(found(102)));
         assert_eq!(sentinel_list.replaces_at(), None, "each one waits once");
+    }
+
+    #[test]
+    fn a_sentinel_has_a_place_only_if_it_is_admitted_or_waits() {
+        let mut now = Instant::now();
+        let has_place = |list: &SentinelList, port, now| list.has_place_for(&node(port).endpoint, now);
+        let mut sentinel_list = SentinelList::default();
+        assert!(has_place(&sentinel_list, 1, now));
+        sentinel_list.admit(&found(1), now);
+        assert!(!has_place(&sentinel_list, 1, now), "it is known");
+        sentinel_list = full(&[], now);
+        assert!(!has_place(&sentinel_list, 100, now), "the list is full, and none has failed so far");
+        sentinel_list = full(&[3], now);
+        assert!(has_place(&sentinel_list, 100, now), "one can't be heard");
+        for port in 100..=100 + MOST_WAITING {
+            assert!(has_place(&sentinel_list, port, now));
+            sentinel_list.admit(&found(port), now);
+            assert!(!has_place(&sentinel_list, port, now), "it is known, or waits");
+        }
+        assert!(!has_place(&sentinel_list, 200, now), "too many wait");
+        now += REPLACE_AFTER;
+        assert!(!has_place(&sentinel_list, 200, now), "the one that could not be heard was replaced");
     }
 
     #[test]

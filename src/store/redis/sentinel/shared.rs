@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::address::RedisAddress;
 use super::super::budget::Budget;
+use super::super::endpoint::Endpoint;
 use super::master_tracker::MasterTracker;
 use super::sentinel_list::{AdmittedSentinel, FoundSentinel, SentinelList};
 use super::survey::MasterClaim;
@@ -62,10 +63,21 @@ impl<F: Fn()> Shared<'_, F> {
         self.heard.borrow_mut().retain(|_, heard| *heard != number);
     }
 
+    /// Returns true if the client listens to a sentinel with this id.
+    fn hears(&self, id: Option<&str>) -> bool {
+        id.is_some_and(|id| self.heard.borrow().contains_key(id))
+    }
+
+    /// Returns true if the client does not listen yet to the sentinel with this id at `endpoint`,
+    /// and has a place for it.
+    pub fn has_place_for(&self, id: Option<&str>, endpoint: &Endpoint<RedisAddress>) -> bool {
+        !self.hears(id) && self.sentinel_list.borrow().has_place_for(endpoint, Instant::now())
+    }
+
     /// Lets the client listen to a sentinel that another one has reported, unless the client
     /// already listens to a sentinel with this id.
     pub fn admit(&self, found: FoundSentinel) {
-        if found.id.as_ref().is_some_and(|id| self.heard.borrow().contains_key(id)) {
+        if self.hears(found.id.as_deref()) {
             return;
         }
         let admitted = self.sentinel_list.borrow_mut().admit(&found, Instant::now());
