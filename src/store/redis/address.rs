@@ -14,6 +14,8 @@ use crate::store::{Access, Tls};
 
 /// The most characters of a host that a server names. No host has a longer name.
 const MOST_HOST: usize = 255;
+/// The most bytes of such a host. A character has at most four.
+pub(super) const MOST_HOST_BYTES: usize = 4 * MOST_HOST;
 
 /// The address of one Redis server: its endpoint, the login, the database and the TLS settings.
 ///

@@ -116,7 +116,7 @@ impl Nodes {
             store
         });
         if store.homes().is_none()
-            && let Some((_, homes)) = self.map.borrow().masters().find(|(master, _)| *master == place)
+            && let Some(homes) = self.map.borrow().homes_of(place)
         {
             store.settle(homes);
         }
@@ -127,7 +127,7 @@ impl Nodes {
     /// map of the cluster makes room.
     pub fn admits(&self, place: &NodeAddress) -> bool {
         let (stores, map) = (self.stores.borrow(), self.map.borrow());
-        let known = map.masters().count() + self.address.seeds().len();
+        let known = map.count_masters() + self.address.seeds().len();
         stores.contains_key(place) || stores.len() < known + MOST_STRANGERS
     }
 
@@ -152,7 +152,7 @@ impl Nodes {
     pub async fn left(&self, place: &NodeAddress) {
         loop {
             self.news.notified().await;
-            if !self.map.borrow().masters().any(|(master, _)| master == place) {
+            if !self.map.borrow().is_master(place) {
                 return;
             }
         }
@@ -306,3 +306,7 @@ impl Nodes {
         *self.map.borrow_mut() = SlotMap::empty();
     }
 }
+
+#[cfg(test)]
+#[path = "nodes_tests.rs"]
+mod tests;

@@ -8,8 +8,9 @@ use redis::Value;
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
-use super::super::address::{RedisAddress, named_host};
+use super::super::address::{MOST_HOST_BYTES, RedisAddress, named_host};
 use super::super::endpoint::Endpoint;
+use super::super::short_text::short_text;
 
 /// How many hash slots a Redis Cluster has.
 pub const SLOTS: usize = 16384;
@@ -88,6 +89,8 @@ impl NodeAddress {
     }
 
     fn of(host: &str, port: u16, said_by: &NodeAddress) -> Option<Self> {
+        #[cfg(test)]
+        HOSTS.set(HOSTS.get() + 1);
         let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = inside.filter(|host| host.contains(':')).unwrap_or(host);
         let host = if matches!(host, "" | "?") { said_by.host.clone() } else { named_host(host) };
@@ -104,12 +107,22 @@ pub struct SlotMap {
     numbers: FxHashMap<NodeAddress, u16>,
     /// The index in `places` of the owner of each slot, or [`NOBODY`].
     owners: Box<[u16]>,
+    /// How many slots each of `places` has.
+    counts: Vec<u16>,
+    /// How many of `places` have slots.
+    masters: usize,
 }
 
 impl SlotMap {
     /// Returns the map of a cluster that the client does not know yet.
     pub fn empty() -> Self {
-        Self { places: Vec::new(), numbers: FxHashMap::default(), owners: vec![NOBODY; SLOTS].into() }
+        Self {
+            places: Vec::new(),
+            numbers: FxHashMap::default(),
+            owners: vec![NOBODY; SLOTS].into(),
+            counts: Vec::new(),
+            masters: 0,
+        }
     }
 
     /// Reads the reply of the node `said_by` to `CLUSTER SLOTS`. Returns `None` if the reply has
@@ -117,21 +130,27 @@ impl SlotMap {
     pub fn read(reply: &Value, said_by: &NodeAddress) -> Option<Self> {
         let Value::Array(ranges) = reply else { return None };
         let (mut map, mut filled) = (Self::empty(), 0);
+        // A host takes long to escape, and a false map may repeat one in each range.
+        let mut known: FxHashMap<(&str, i64), u16> = FxHashMap::default();
         for range in ranges {
             let Value::Array(parts) = range else { return None };
             let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = &parts[..] else {
                 return None;
             };
             let [host, Value::Int(port), ..] = &master[..] else { return None };
-            let host = match host {
-                Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,
-                Value::SimpleString(text) => text,
-                Value::Nil => "",
-                _ => return None,
+            let host = if *host == Value::Nil { "" } else { short_text(host, MOST_HOST_BYTES)? };
+            let number = match known.get(&(host, *port)) {
+                Some(&number) => number,
+                // Several hosts may look the same when they are escaped.
+                None if known.len() >= MOST_MASTERS => return None,
+                None => {
+                    let place = NodeAddress::of(host, u16::try_from(*port).ok()?, said_by)?;
+                    let number = map.number_of(place)?;
+                    known.insert((host, *port), number);
+                    number
+                }
             };
-            let place = NodeAddress::of(host, u16::try_from(*port).ok()?, said_by)?;
             let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
-            let number = map.number_of(place)?;
             let owned = map.owners.get_mut(first..=last)?;
             filled += owned.len().max(1);
             // A valid map names each slot once. Ranges that overlap would take long to fill in.
@@ -140,6 +159,12 @@ impl SlotMap {
             }
             owned.fill(number);
         }
+        for &owner in &map.owners {
+            if let Some(count) = map.counts.get_mut(usize::from(owner)) {
+                *count += 1;
+            }
+        }
+        map.masters = map.counts.iter().filter(|&&count| count > 0).count();
         Some(map)
     }
 
@@ -155,6 +180,7 @@ impl SlotMap {
         let number = self.places.len() as u16;
         self.numbers.insert(place.clone(), number);
         self.places.push(place);
+        self.counts.push(0);
         Some(number)
     }
 
@@ -175,7 +201,14 @@ impl SlotMap {
             return false;
         }
         let Some(number) = self.number_of(to) else { return false };
-        self.owners[usize::from(slot) % SLOTS] = number;
+        let before = std::mem::replace(&mut self.owners[usize::from(slot) % SLOTS], number);
+        if let Some(count) = self.counts.get_mut(usize::from(before)) {
+            *count -= 1;
+            self.masters -= usize::from(*count == 0);
+        }
+        let count = &mut self.counts[usize::from(number)];
+        self.masters += usize::from(*count == 0);
+        *count += 1;
         true
     }
 
@@ -187,6 +220,8 @@ impl SlotMap {
     /// Returns the nodes that have slots, each with its last and its first slot. The last slot
     /// comes first, because a node mostly loses its first slots when slots are moved away.
     pub fn masters(&self) -> impl Iterator<Item = (&NodeAddress, [u16; 2])> {
+        #[cfg(test)]
+        WALKS.set(WALKS.get() + 1);
         let mut homes: Vec<Option<[u16; 2]>> = vec![None; self.places.len()];
         for (slot, &owner) in (0..).zip(&self.owners) {
             match homes.get_mut(usize::from(owner)) {
@@ -198,6 +233,24 @@ impl SlotMap {
         self.places.iter().zip(homes).filter_map(|(place, homes)| Some((place, homes?)))
     }
 
+    /// Returns how many nodes have slots. Costs little, unlike [`SlotMap::masters`].
+    pub fn count_masters(&self) -> usize {
+        self.masters
+    }
+
+    /// Returns true if the node at `place` has slots. Costs little, too.
+    pub fn is_master(&self, place: &NodeAddress) -> bool {
+        self.numbers.get(place).is_some_and(|&number| self.counts[usize::from(number)] > 0)
+    }
+
+    /// Returns the last and the first slot of the node at `place`, if it has slots.
+    pub fn homes_of(&self, place: &NodeAddress) -> Option<[u16; 2]> {
+        let number = self.numbers.get(place).filter(|_| self.is_master(place))?;
+        let is_its = |owner: &u16| owner == number;
+        let (last, first) = (self.owners.iter().rposition(is_its)?, self.owners.iter().position(is_its)?);
+        Some([last as u16, first as u16])
+    }
+
     /// Returns true if no master is known.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
@@ -207,6 +260,14 @@ impl SlotMap {
     pub fn uncovered(&self) -> usize {
         self.owners.iter().filter(|&&owner| owner == NOBODY).count()
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many times this thread has gone through all slots for their masters.
+    pub static WALKS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    /// How many hosts of nodes this thread has read.
+    pub static HOSTS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
 /// Limits how often the client asks for the map.

@@ -104,9 +104,23 @@ fn a_map_of_too_many_masters_is_refused() {
     let overlapping = (0..16_384).map(|_| range(0, 16_383, text("h"), 1)).collect();
     assert_eq!(SlotMap::read(&Value::Array(overlapping), &asked), None);
 
+    // All these hosts are too long, so the client would show each as the same text.
+    let spellings =
+        (0..=MOST_MASTERS as i64).map(|slot| range(slot, slot, text(&format!("{slot:0>300}")), 1));
+    assert_eq!(SlotMap::read(&Value::Array(spellings.collect()), &asked), None);
+
     let mut map = most;
     assert!(!map.moved(9_000, place("one-more", 1)), "MOVED adds no master to a full map");
     assert_eq!(map.owner(9_000), None);
+}
+
+/// A host may take long to escape.
+#[test]
+fn a_host_that_a_map_repeats_is_read_once() {
+    let ranges = (0..SLOTS as i64).map(|slot| range(slot, slot, text("10.0.0.1"), 1 + slot % 2)).collect();
+    HOSTS.set(0);
+    let map = SlotMap::read(&Value::Array(ranges), &place("seed", 7000)).unwrap();
+    assert_eq!((map.count_masters(), HOSTS.get()), (2, 2));
 }
 
 #[test]
@@ -125,6 +139,19 @@ fn a_moved_slot_is_known_at_once_and_is_news_only_once() {
     }
     let masters: Vec<_> = map.masters().map(|(place, homes)| (place.host.as_str(), homes)).collect();
     assert_eq!(masters, [("b", [16383, 10]), ("c", [9, 0])]);
+    for (before, after) in [(("a", 1), ("b", 2)), (("b", 2), ("c", 3)), (("c", 3), ("a", 1))] {
+        let mut map = map.clone();
+        for slot in (0..SLOTS as u16).rev() {
+            if map.owner(slot) == Some(&place(before.0, before.1)) {
+                map.moved(slot, place(after.0, after.1));
+                assert_eq!(map.count_masters(), map.masters().count());
+            }
+        }
+        for known in ["a", "b", "c", "d"].into_iter().zip(1..).map(|(host, port)| place(host, port)) {
+            let homes = map.masters().find(|(master, _)| **master == known).map(|(_, homes)| homes);
+            assert_eq!((map.homes_of(&known), map.is_master(&known)), (homes, homes.is_some()));
+        }
+    }
     // The owner of a slot that was not known before is no move.
     assert!(!before.differs_from(&SlotMap::empty()));
 }
