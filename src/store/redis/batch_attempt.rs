@@ -1,19 +1,13 @@
 //! Reads the replies to one attempt of a batch.
 
 use redis::{ServerError, Value};
-use tokio::time::{Duration, Instant};
 
 use super::address::RedisAddress;
-use super::metered_stream::MOST_READ;
 use super::outcomes::Outcomes;
+use super::pace::Pace;
 use super::pipeline::Group;
 use super::reader::Reader;
 use super::reply;
-
-/// How long a batch reads replies before it asks whether the store's turn is over. A batch may have
-/// thousands of replies, each of which may be an error. If this is larger, other stores wait for
-/// longer; if it is smaller, the client reads the clock more often.
-const MOST_TIME_IN_A_ROW: Duration = Duration::from_millis(1);
 
 /// One attempt of a batch: the groups were sent, and the server has replied.
 pub struct BatchAttempt<'a> {
@@ -46,23 +40,22 @@ impl BatchAttempt<'_> {
         outcomes: &mut Outcomes,
     ) -> NextAttempt<'a> {
         let mut next = NextAttempt::default();
-        reader.turn().await;
-        let mut began = Instant::now();
-        reader.begin(MOST_READ, began);
+        let mut pace = Pace::begin(reader).await;
         for (group, reply) in groups.into_iter().zip(replies) {
-            self.take(group, reply, &mut next, outcomes);
-            if began.elapsed() >= MOST_TIME_IN_A_ROW {
-                reader.turn().await;
-                began = Instant::now();
-                reader.begin(MOST_READ, began);
-            }
+            self.take(group, reply, &mut pace, &mut next, outcomes).await;
+            pace.keep().await;
         }
-        // Don't charge the time in which the next attempt waits for the server.
-        reader.stop(Instant::now());
         next
     }
 
-    fn take<'a>(&self, group: Group<'a>, reply: Value, next: &mut NextAttempt<'a>, outcomes: &mut Outcomes) {
+    async fn take<'a>(
+        &self,
+        group: Group<'a>,
+        reply: Value,
+        pace: &mut Pace<'_>,
+        next: &mut NextAttempt<'a>,
+        outcomes: &mut Outcomes,
+    ) {
         match (reply::refusal(&reply), &self.loaded) {
             (Some("NOSCRIPT"), None) if !self.is_last => {
                 next.load = true;
@@ -73,7 +66,7 @@ impl BatchAttempt<'_> {
             (Some("NOPERM" | "TRYAGAIN"), _) if !self.is_last && group.members.len() > 1 => {
                 next.groups.extend(group.apart())
             }
-            _ => reply::read(self.address, &group, reply, self.notified, outcomes),
+            _ => reply::read(self.address, &group, reply, self.notified, pace, outcomes).await,
         }
     }
 }
@@ -83,12 +76,13 @@ mod tests {
     use futures_util::poll;
     use std::pin::pin;
     use tokio::runtime::Builder;
+    use tokio::time::{Duration, Instant, sleep};
 
     use super::super::budget::Budget;
     use super::super::pipeline;
     use super::*;
     use crate::lease::Token;
-    use crate::store::{Access, Request};
+    use crate::store::{Access, Reply, Request};
 
     #[test]
     fn a_batch_with_many_errors_lets_other_stores_have_the_thread() {
@@ -112,5 +106,36 @@ mod tests {
             assert!(next.groups.is_empty() && !next.load);
         });
         assert!(outcomes.are_whole());
+    }
+
+    /// The names are not UTF-8, which takes longest to read.
+    #[test]
+    fn a_lock_with_many_waiters_lets_other_stores_have_the_thread() {
+        let address = RedisAddress::parse("redis://host", &Access::default()).unwrap();
+        let batch = [Request::Inspect { key: "k".into() }];
+        let text = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
+        let waiter = Value::Array(vec![Value::Int(1), text(b"0"), text(&[0xff; 320])]);
+        let lock = vec![Value::Int(0), Value::Array(Vec::new()), Value::Array(vec![waiter; 40_000])];
+        let replies = [Value::Array(vec![Value::Array(lock)])];
+        let mut outcomes = Outcomes::none(1, None);
+        let mut reader = Reader::of(&Budget::new());
+        let attempt = BatchAttempt { address: &address, loaded: None, is_last: true, notified: false };
+        Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+            let mut read =
+                pin!(attempt.read(pipeline::groups(&batch, false), replies, &mut reader, &mut outcomes));
+            let mut turns = 0;
+            loop {
+                let began = Instant::now();
+                let polled = poll!(&mut read);
+                turns += u32::from(began.elapsed() > Duration::from_micros(500));
+                if polled.is_ready() {
+                    break;
+                }
+                sleep(Duration::from_millis(1)).await;
+            }
+            assert!(turns > 5, "the batch read all waiters in {turns} turns");
+        });
+        let Some(Ok(Reply::Inspected(Some(lock)))) = &outcomes.answers[0] else { panic!("no answer") };
+        assert_eq!(lock.waiters.len(), 40_000);
     }
 }

@@ -14,6 +14,8 @@ use super::dial::dial;
 use super::endpoint::Endpoint;
 use super::info::{self, Info};
 use super::link::{Disconnect, Link};
+use super::pace::Pace;
+use super::reader::Reader;
 use super::{connect, fault, handshake, reply};
 use crate::engine::clock;
 use crate::store::diagnosis::{ReplicaClock, ServerFacts};
@@ -96,6 +98,8 @@ pub async fn facts(
         Box::new(ServerFacts { notices: link.channel().is_some(), min_replicas, ..ServerFacts::default() });
     let mut replies = replies.into_iter();
     let mut places = Vec::new();
+    let mut reader = Reader::of(link.budget());
+    let pace = Pace::begin(&mut reader).await;
     match replies.next().as_ref().and_then(text) {
         Some(info) => {
             let info = Info::read(&info);
@@ -116,6 +120,7 @@ pub async fn facts(
     facts.may_not_wait = min_replicas > 0 && is_forbidden();
     facts.may_not_list = is_forbidden();
     facts.may_not_count = counting.filter(|_| is_forbidden());
+    drop(pace);
     read_clock(&mut facts, link, deadline, timeout).await?;
     if let Some(ahead) = facts.clock_ahead {
         let until = deadline.min(Instant::now() + REPLICA_ANSWER);
@@ -180,7 +185,9 @@ fn is_away(said: &str) -> bool {
 fn replicas_in(info: &Info<'_>) -> Vec<(String, u16)> {
     let place = |said: &&str| {
         let told = |name| said.split(',').find_map(|pair| pair.trim().strip_prefix(name));
-        Some((named_host(told("ip=")?), told("port=")?.parse().ok()?))
+        let port = told("port=")?.parse().ok()?;
+        // The host takes longer to read than the rest.
+        Some((named_host(told("ip=")?), port))
     };
     info.replicas.iter().filter_map(place).take(MOST_REPLICAS).collect()
 }

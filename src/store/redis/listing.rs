@@ -13,6 +13,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::fault;
+use super::short_text::short_text;
 use super::side_keys::lock_beside;
 use super::store::RedisStore;
 use super::time_limit::TimeLimit;
@@ -95,13 +96,15 @@ impl RedisStore {
             };
             let mut worked_since = Instant::now();
             let mut is_over = cursor == b"0";
-            for key in keys.iter().filter_map(text) {
+            for key in &keys {
                 // A page may have so many keys that their comparison takes too long.
                 if found.is_full() || worked_since >= until {
                     is_over = false;
                     break;
                 }
-                found.add(key);
+                if let Some(key) = short_text(key, MOST_KEY) {
+                    found.add(key);
+                }
                 // Let the other stores work.
                 if worked_since.elapsed() >= MOST_IN_A_ROW {
                     yield_now().await;
@@ -141,7 +144,7 @@ impl<'a> Found<'a> {
 
     /// Adds `key` if it matches and may be the key of a lock.
     fn add(&self, key: &str) {
-        if key.len() > MOST_KEY || !self.filter.matches(key) || lock_beside(key).is_some() {
+        if !self.filter.matches(key) || lock_beside(key).is_some() {
             return;
         }
         if self.keys.borrow_mut().insert(key.into()) {
@@ -154,14 +157,6 @@ impl<'a> Found<'a> {
         let mut keys: Vec<Key> = self.keys.into_inner().into_iter().collect();
         keys.sort_unstable();
         (keys, self.is_complete.get())
-    }
-}
-
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        // The client's own keys are UTF-8.
-        Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
-        _ => None,
     }
 }
 

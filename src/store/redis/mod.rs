@@ -26,7 +26,8 @@
 //!   measures it, and [`budget`] counts it for all connections of a store;
 //! - [`metered_tls`]: limits the time that TLS takes of the engine's thread;
 //! - [`read_turn`]: when the connections of a store read, and [`turn_schedule`]: when the stores
-//!   with much to read have their turns; [`reader`] takes the turns for one connection;
+//!   with much to read have their turns; [`reader`] takes the turns for one connection,
+//!   and [`pace`] takes them while a store reads long replies;
 //! - [`link`]: the connection in use, and when to give it up, and [`disconnect`]: the errors of
 //!   requests that got no reply;
 //! - [`notices`]: reads the messages that a server pushes;
@@ -34,8 +35,8 @@
 //!   keys;
 //! - [`pipeline`]: turns requests into script calls, and [`batch_attempt`]: reads the replies to
 //!   one attempt of a batch;
-//! - [`reply`]: turns replies into answers, [`outcomes`] collects them, and [`replicas`] checks
-//!   that enough replicas have the writes;
+//! - [`reply`]: turns replies into answers, [`inspection`] reads those about a lock, [`outcomes`]
+//!   collects them, and [`replicas`] checks that enough replicas have the writes;
 //! - [`listing`]: lists the locks;
 //! - [`info`]: reads replies to `INFO`, and [`short_text`]: short texts in replies;
 //! - [`diagnose`]: collects the facts about a server, and [`permission_check`]: tries whether the
@@ -65,6 +66,7 @@ mod fault;
 mod following;
 mod handshake;
 mod info;
+mod inspection;
 mod link;
 mod listing;
 mod metered_stream;
@@ -73,6 +75,7 @@ mod name_lookups;
 mod notices;
 mod order;
 mod outcomes;
+mod pace;
 mod permission_check;
 mod pipeline;
 mod read_turn;

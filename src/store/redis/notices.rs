@@ -2,17 +2,21 @@
 
 use std::rc::Weak;
 
-use redis::{FromRedisValue, PushInfo, PushKind};
+use redis::{PushInfo, PushKind};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
 use super::link::Link;
+use super::short_text::short_text;
 use crate::lease::Fence;
 use crate::store::{Listener, Notice};
 
 /// The most messages that the client takes at a time. If this is smaller, a server may send
 /// messages faster than the client takes them; if it is larger, they take more memory at a time.
 const MOST: usize = 4096;
+/// The most bytes of a notice: it has two numbers of at most 20 digits. If this is larger, a false
+/// server takes more of the engine's time; if it is smaller, the client may miss notices.
+const MOST_NOTICE: usize = 64;
 
 /// Passes the notices in `pushes`, the messages of `link`, to `listener` until the connection ends.
 pub fn forward(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener, link: Weak<Link>) {
@@ -42,7 +46,7 @@ pub(super) fn read(push: PushInfo) -> Option<Notice> {
     match (push.kind, push.data.into_iter().nth(1)) {
         // The message has the waiter's number, and perhaps a fence.
         (PushKind::Message | PushKind::SMessage, Some(said)) => {
-            let said = String::from_redis_value(said).ok()?;
+            let said = short_text(&said, MOST_NOTICE)?;
             let mut words = said.split(' ').map(str::parse::<u64>);
             let number = words.next()?.ok()?;
             // Ignore a fence that is out of range: no later holder could get a larger one. The
@@ -89,5 +93,12 @@ mod tests {
             );
         }
         assert_eq!(said("-7"), None);
+    }
+
+    #[test]
+    fn a_long_message_and_one_that_is_no_text_are_no_notices() {
+        assert_eq!(said(&format!("7 {}", "0".repeat(MOST_NOTICE))), None);
+        let data = vec![Value::Nil, Value::Array(vec![Value::Int(7); 3])];
+        assert_eq!(read(PushInfo { kind: PushKind::Message, data }), None);
     }
 }

@@ -4,24 +4,18 @@
 //! module rejects impossible numbers: a fence follows the server's clock, and no count is negative.
 //! The connection then ends; see `RedisStore::run`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{ServerError, Value};
 
 use super::address::RedisAddress;
 use super::info::{Info, text_in};
+use super::inspection::{self, mark_of, remaining};
 use super::outcomes::Outcomes;
+use super::pace::Pace;
 use super::pipeline::{Class, Group};
 use crate::lease::{Fence, Mode, Token, Ttl};
-use crate::store::{
-    Absence, AdoptedLease, Answer, LeaseInfo, LockInfo, Reply, StoreError, StoreErrorKind, WaiterInfo,
-};
-
-/// The most bytes of a holder's name that the client keeps. A name has at most 255 bytes, and the
-/// trace behind it 56. If this is larger, a false server can take more memory; if it is smaller,
-/// real names are cut off.
-const MOST_NAME: usize = 320;
+use crate::store::{Absence, AdoptedLease, Answer, Reply, StoreError, StoreErrorKind};
 
 /// Returns the error in `value`, if `value` is one.
 pub fn server_error(value: Value) -> Option<ServerError> {
@@ -40,12 +34,14 @@ pub fn refusal(value: &Value) -> Option<&str> {
 }
 
 /// Reads the reply to a group, and adds the answers of its requests to `outcomes`. Adds none if no
-/// Redis server sends such a reply. `notified` is true if the waiters get notices.
-pub fn read(
+/// Redis server sends such a reply. `notified` is true if the waiters get notices. Lets other
+/// stores have their turns, as `pace` says.
+pub async fn read(
     address: &RedisAddress,
     group: &Group<'_>,
     reply: Value,
     notified: bool,
+    pace: &mut Pace<'_>,
     outcomes: &mut Outcomes,
 ) {
     match reply {
@@ -64,8 +60,9 @@ pub fn read(
             for (&member, item) in group.members.iter().zip(items) {
                 match item {
                     Value::ServerError(error) => outcomes.refuse(address, &[member], &error),
-                    item => outcomes.answers[member] = one(group.class, item, notified).map(Ok),
+                    item => outcomes.answers[member] = one(group.class, item, notified, pace).await.map(Ok),
                 }
+                pace.keep().await;
             }
         }
         _ => {}
@@ -100,7 +97,7 @@ fn ping(address: &RedisAddress, info: Value) -> Option<Answer> {
 
 /// Reads the value that a script returned for one request. The header of the script describes it.
 /// Returns `None` if no script returns such a value. `notified` is true if the waiters get notices.
-fn one(class: Class<'_>, value: Value, notified: bool) -> Option<Reply> {
+async fn one(class: Class<'_>, value: Value, notified: bool, pace: &mut Pace<'_>) -> Option<Reply> {
     Some(match (class, value) {
         (Class::Acquire(_), Value::Int(code @ ..0)) => Reply::Busy { remaining: in_the_way(code) },
         (Class::Acquire(_), Value::Int(first)) => Reply::Acquired { fence: fence(first)?, waiting: 0 },
@@ -143,16 +140,7 @@ fn one(class: Class<'_>, value: Value, notified: bool) -> Option<Reply> {
             Value::Int(absence @ (0 | -1)),
         ) => Reply::NotHeld(if absence == 0 { Absence::Missing } else { Absence::Taken }),
         (Class::Inspect, Value::Nil) => Reply::Inspected(None),
-        (Class::Inspect, Value::Array(parts)) => match &parts[..] {
-            [Value::Int(shared), Value::Array(leases), Value::Array(waiters)] => {
-                let mut leases = leases.iter().map(lease).collect::<Option<Vec<_>>>()?;
-                // A lease that is not taken up yet will get a larger fence than the others.
-                leases.sort_by_key(|lease| lease.fence.unwrap_or(Fence::MAX));
-                let waiters = waiters.iter().map(waiter).collect::<Option<_>>()?;
-                Reply::Inspected(Some(LockInfo { shared: *shared == 1, leases, waiters }))
-            }
-            _ => return None,
-        },
+        (Class::Inspect, lock) => Reply::Inspected(Some(inspection::read(lock, pace).await?)),
         _ => return None,
     })
 }
@@ -167,43 +155,6 @@ fn adopted_lease(parts: &[Value]) -> Option<AdoptedLease> {
     let ttl = u32::try_from(*ttl).ok().and_then(Ttl::from_millis);
     let (first, last) = (fence(*first)?, fence(*last)?);
     Some(AdoptedLease { first, last, granted: first, mode, ttl, remaining: None })
-}
-
-fn lease(value: &Value) -> Option<LeaseInfo> {
-    let Value::Array(parts) = value else { return None };
-    let (left, fence, holder, mark) = match &parts[..] {
-        [Value::Int(left)] => (*left, None, None, None),
-        [Value::Int(left), Value::BulkString(holder), Value::Int(fence), Value::BulkString(mark)] => {
-            let fence = u64::try_from(*fence).ok().filter(|&fence| fence > 0).map(Fence);
-            (*left, fence, Some(name_in(holder)), mark_of(mark))
-        }
-        _ => return None,
-    };
-    Some(LeaseInfo { mark, holder, fence, remaining: remaining(left), servers: None })
-}
-
-/// Reads the name of a holder or a waiter. Cuts off a name that is longer than any client's.
-fn name_in(bytes: &[u8]) -> Arc<str> {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_NAME)]).into()
-}
-
-/// Reads a mark: the first 8 hexadecimal digits of a token.
-fn mark_of(digits: &[u8]) -> Option<u32> {
-    u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
-}
-
-fn waiter(value: &Value) -> Option<WaiterInfo> {
-    let Value::Array(parts) = value else { return None };
-    let (age, most, holder) = match &parts[..] {
-        // If the user lacks a right, a script may stop before it has noted the waiter's name.
-        [Value::Int(age)] => (*age, "0".as_bytes(), "".into()),
-        [Value::Int(age), Value::BulkString(most), Value::BulkString(holder)] => {
-            (*age, &most[..], name_in(holder))
-        }
-        _ => return None,
-    };
-    let age = Duration::from_micros(u64::try_from(age).unwrap_or(0));
-    Some(WaiterInfo { holder, shared: most != b"0", age })
 }
 
 /// Returns the fence, unless the number can't be one.
@@ -221,9 +172,4 @@ fn count(number: i64) -> Option<u32> {
 /// minus the ms until it ends.
 fn in_the_way(code: i64) -> Option<Duration> {
     if code == -1 { None } else { remaining(-2 - code) }
-}
-
-/// Reads a reply to PTTL. −1 is a key that never expires, and −2 is a key that is gone.
-fn remaining(left: i64) -> Option<Duration> {
-    (left != -1).then(|| Duration::from_millis(u64::try_from(left).unwrap_or(0)))
 }

@@ -19,9 +19,12 @@ use super::cluster::{NodeAddress, Redirect, SlotMap};
 use super::dial::buffered;
 use super::metered_stream::MeteredStream;
 use super::outcomes::Outcomes;
+use super::pace::Pace;
 use super::pipeline::groups;
+use super::reader::Reader;
 use super::reply_scanner::{ByteLimits, Excess, ReplyScanner};
 use super::sentinel::failover::Event;
+use super::sentinel::sentinel_reply;
 use super::{fault, notices, reply};
 use crate::fuzzing::memory::peak_of;
 use crate::fuzzing::{fuzz, hash, runner};
@@ -235,11 +238,16 @@ fn requests() -> Vec<Request> {
 fn read(value: &Value) {
     let address = RedisAddress::parse("redis://:hunter2@host", &Access::default()).unwrap();
     let place = NodeAddress { host: "host".into(), port: 1 };
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     for request in requests() {
         for reply in [value.clone(), Value::Array(vec![value.clone()])] {
             let mut outcomes = Outcomes::none(1, Some(place.clone()));
             let batch = [request.clone()];
-            reply::read(&address, &groups(&batch, false)[0], reply, true, &mut outcomes);
+            let mut reader = Reader::of(&Budget::new());
+            runtime.block_on(async {
+                let mut pace = Pace::begin(&mut reader).await;
+                reply::read(&address, &groups(&batch, false)[0], reply, true, &mut pace, &mut outcomes).await;
+            });
             let fences = match &outcomes.answers[0] {
                 Some(Ok(Reply::Acquired { fence, .. })) => vec![*fence],
                 Some(Ok(Reply::Renewed { block: Some((fence, _)) })) => vec![*fence],
@@ -257,6 +265,7 @@ fn read(value: &Value) {
             }
         }
     }
+    let _ = (sentinel_reply::others(value).count(), sentinel_reply::place(value));
     if let Some(map) = SlotMap::read(value, &place) {
         assert!((0..16384).all(|slot| map.owner(slot).is_none_or(|place| place.port > 0)));
         for (place, _) in map.masters() {

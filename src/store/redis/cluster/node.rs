@@ -12,6 +12,8 @@ use super::super::budget::Budget;
 use super::super::connect::Role;
 use super::super::fault;
 use super::super::outcomes::Outcomes;
+use super::super::pace::Pace;
+use super::super::reader::Reader;
 use super::super::store::{RedisStore, State};
 use super::super::time_limit::TimeLimit;
 use super::slots::{NodeAddress, SlotMap};
@@ -91,7 +93,11 @@ impl RedisStore {
             return Err(fault::refused(address, error));
         }
         let asked = self.node().unwrap_or_else(|| NodeAddress { host: String::new(), port: 0 });
-        let Some(map) = SlotMap::read(&reply, &asked) else { return Err(fault::not_a_redis(address, false)) };
+        let mut reader = Reader::of(link.budget());
+        let pace = Pace::begin(&mut reader).await;
+        let map = SlotMap::read(&reply, &asked);
+        drop(pace);
+        let Some(map) = map else { return Err(fault::not_a_redis(address, false)) };
         if map.is_empty() {
             let why = "knows of no node that has slots: is the cluster still being made?";
             return refuse(StoreErrorKind::Loading, why);

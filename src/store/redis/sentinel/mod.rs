@@ -22,7 +22,7 @@ mod listener;
 mod master_status;
 pub mod master_tracker;
 mod sentinel_list;
-mod sentinel_reply;
+pub mod sentinel_reply;
 mod shared;
 pub mod survey;
 pub mod watcher;
