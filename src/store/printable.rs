@@ -6,7 +6,6 @@
 //! users of the machine may have named, so an error escapes its whole message.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::sync::Arc;
 
 /// Returns the whole of `text`, escaped as [`printable`] does it.
@@ -33,10 +32,7 @@ pub fn printable(text: &str, most: usize) -> String {
             '\n' => shown.push_str("\\n"),
             '\r' => shown.push_str("\\r"),
             '\t' => shown.push_str("\\t"),
-            _ if is_control(letter) => {
-                // Writing to a string does not fail.
-                let _ = write!(shown, "\\u{{{:x}}}", u32::from(letter));
-            }
+            _ if is_control(letter) => shown.extend(letter.escape_unicode()),
             _ => shown.push(letter),
         }
     }
