@@ -60,6 +60,14 @@ const BREAKING = [
     .map((name) => `process/${name}`),
 ]
 /**
+ * The files of these parts that wait, and take less than a tenth of a processor each. Two of them
+ * run beside the tests that break servers, which leave two thirds of two processors unused.
+ */
+const IDLE =
+  'cli-terminal detach drain ends-pool fail-fast fake-clock guard. once queue-outage quorum-repair schedule timeouts-silent'
+    .split(' ')
+    .map((name) => `process/${name}`)
+/**
  * The files that take more than a minute, mostly waiting for the clock or for npm. They start
  * first, and run at the same time as the parts that share the machine, if any of those run. `node
  * --test` sorts its files, so it would start one of these late, and then wait for it alone.
@@ -288,9 +296,10 @@ const sharing = files.filter((file) => !isIn(ALONE)(file))
 const isLong = isIn(LONG_FILES)
 const long = sharing.every(isLong) ? [] : files.filter(isLong)
 const together = sharing.filter((file) => !long.includes(file))
-const waiting = files.filter(isIn(WAITING))
+const idle = files.filter(isIn(IDLE))
+const waiting = files.filter(isIn(WAITING)).filter((file) => !idle.includes(file))
 const breaking = files.filter(isIn(BREAKING))
-const alone = files.filter((file) => isIn(ALONE)(file) && ![...long, ...waiting, ...breaking].includes(file))
+const alone = files.filter((file) => isIn(ALONE)(file) && ![...long, ...idle, ...waiting, ...breaking].includes(file))
 console.log(`\nRedis: ${redis}`)
 // These tests use less than a fifth of a processor each.
 const shared = stepOfNode('tests that share the machine', together, 6)
@@ -299,7 +308,8 @@ await Promise.all([shared, longest, typesChecked])
 // Some of these files run several of their tests at a time.
 await stepOfNode('tests that mostly wait', waiting, 6)
 await rustEnded
-await stepOfNode('tests that break servers', breaking, 2)
+const broken = stepOfNode('tests that break servers', breaking, 2)
+await Promise.all([broken, stepOfNode('tests that mostly wait beside them', idle, 2, { beside: broken })])
 await stepOfNode('tests that run alone', alone, 1)
 
 othersEnded()
