@@ -33,7 +33,8 @@ describe('an unknown operation', () => {
 
   /** Opens a client whose store is `name`. */
   function open(name) {
-    const bridge = new Bridge(() => {})
+    const bridge = new Bridge()
+    bridge.open(() => {})
     const client = bridge.openClient({ ...OPTIONS, stores: [`memory:${name}`], watch: 0 })
     const submit = (operations, texts) => bridge.submit(Float64Array.from(operations.flat()), operations.length, texts)
     const acquire = (slot) => [Operation.Acquire, slot, client, 10_000, NO_WAIT, 0, 0]

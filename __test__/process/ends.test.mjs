@@ -121,6 +121,38 @@ for (const name of sharedStoreNames) {
   })
 }
 
+describe('ends: after all clients were closed, and another one was opened', { timeout: 120_000 }, () => {
+  for (const end of ['exit', 'exit-blocked', 'throw', 'natural']) {
+    test(`the end of the process releases 10 leases: ${end}`, async (t) => {
+      const store = await openStore('sqlite', t)
+      const locks = createLockClient({ store, prefix: 'many:' })
+      atEnd(t, () => locks.close())
+      const child = startChild(t, 'many.mjs', { store, count: 10, ttl: 60_000, end, reopened: true })
+      await child.next('held')
+      assert.ok(await locks.inspect('k0'))
+      child.tell('go')
+      const { code } = await within('the end of the process', child.ended, 10_000)
+      // Do not wait here: the store also frees the locks of a process that is gone, but later.
+      await assertFree(locks, 10)
+      assert.equal(code, end === 'throw' ? 1 : 0, child.stderr)
+    })
+  }
+
+  test('terminate() releases what a worker thread held', async (t) => {
+    const store = `memory:${randomUUID()}`
+    const locks = createLockClient(store)
+    atEnd(t, () => locks.close())
+    const thread = new Worker(new URL('fixtures/thread.mjs', import.meta.url), {
+      workerData: { store, keys: ['k'], ttl: 60_000, act: 'hang', reopened: true },
+    })
+    atEnd(t, () => thread.terminate())
+    await within('the thread to hold', once(thread, 'message'))
+    assert.equal(await locks.tryAcquire('k'), null)
+    await thread.terminate()
+    await until('the lock to be free', () => locks.tryAcquire('k'))
+  })
+})
+
 describe('ends: staying alive', { timeout: 120_000 }, () => {
   const store = `memory:${randomUUID()}`
 

@@ -67,7 +67,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
   constructor(options?: string | readonly string[] | api.LockClientOptions) {
     const { config, variable, defaults, drain, releaseOnSignal } = parseClient(options)
     super()
-    if (openBridge()) releaseOnExit()
+    openBridge(releaseOnExit)
     const { client, watch: slot } = openClient(config, variable)
     this.#id = client
     this.#name = config.name

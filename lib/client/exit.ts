@@ -15,22 +15,41 @@ const PATIENCE = 500
 type Ending = (patience: number) => void
 
 /**
- * Registers this copy's leases for release at the end of its thread. Call it once for each bridge.
+ * The state that all copies share. It has no method, because a method would keep the copy that made
+ * it in memory.
+ */
+interface SharedState {
+  readonly endings: Set<Ending>
+  /** The listener to `'exit'`, which exists while there are endings. */
+  listener: (() => void) | undefined
+}
+
+/**
+ * Registers this copy's leases for release at the end of its thread. Call it each time the bridge
+ * opens. Returns a function that undoes this.
+ *
  * After an uncaught exception or `process.exit()`, work in Node's thread pool may still run when
  * the `'exit'` event comes: for example, a file is still being written. Node waits for that work.
  * So where possible, native code renews the leases until the work has ended, and then releases
  * them.
  */
-export function releaseOnExit(): void {
+export function releaseOnExit(): () => void {
   const isLater = isNode() && (!isMainThread || bridge.releaseAtEnd())
+  const ending: Ending = isLater ? () => bridge.excuse() : (patience) => bridge.releaseAll(patience)
   // All copies share one listener. Test runners load a package again and again, and with a listener
   // for each copy, Node would warn of a leak.
-  const endings = singleton('exit', () => {
-    const set = new Set<Ending>()
-    process.on('exit', () => endAll(set))
-    return set
-  })
-  endings.add(isLater ? () => bridge.excuse() : (patience) => bridge.releaseAll(patience))
+  const shared = singleton('exit', (): SharedState => ({ endings: new Set(), listener: undefined }))
+  shared.endings.add(ending)
+  if (shared.listener === undefined) {
+    shared.listener = () => endAll(shared.endings)
+    process.on('exit', shared.listener)
+  }
+  return () => {
+    shared.endings.delete(ending)
+    if (shared.endings.size > 0 || shared.listener === undefined) return
+    process.off('exit', shared.listener)
+    shared.listener = undefined
+  }
 }
 
 /** Returns false for Bun, Deno and Electron, which end in other ways. */

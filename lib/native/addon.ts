@@ -3,9 +3,12 @@
 import { singleton } from '../util/singleton'
 
 /**
- * The class that native code exports, with one instance for each environment (a thread of Node).
+ * The class that native code exports. Each copy of the package has one instance in each environment
+ * (a thread of Node).
  */
 export interface NativeBridge {
+  open(wake: () => void): void
+  close(): void
   isSideKey(name: string): boolean
   openClient(options: OpenedClient): number
   submit(operations: Float64Array, count: number, texts: string): boolean
@@ -61,7 +64,7 @@ export interface WorkerMachine {
 }
 
 interface Addon {
-  Bridge: new (wake: () => void) => NativeBridge
+  Bridge: new () => NativeBridge
   WorkerMachine: new () => WorkerMachine
   continueWithParent(): void
 }

@@ -3,6 +3,7 @@
 //
 // The comments name the records that follow an operation: `-> Done | Failed` is one of these two.
 
+import { setImmediate } from '../util/real-timers'
 import type { ClientConfig, NativeBridge } from './addon'
 import { OperationBatch } from './operations'
 import { NO_CLIENT, Operation } from './protocol'
@@ -17,13 +18,58 @@ interface Adoptable {
 
 export class Bridge {
   readonly #native: NativeBridge
+  readonly #wake: () => void
   readonly #batch: OperationBatch
   readonly #slots = new SlotNumbers()
+  #holds = 0
+  /** Called when the bridge closes; `undefined` while it is closed. */
+  #onClose: (() => void) | undefined
+  /** Whether a call that may close the bridge is pending. */
+  #isClosing = false
 
-  /** `drain` takes the records of settled operations out of native code. */
-  constructor(native: NativeBridge, drain: () => void) {
+  /**
+   * `drain` takes the records of settled operations out of native code. Native code calls `wake`
+   * when there is something to drain.
+   */
+  constructor(native: NativeBridge, drain: () => void, wake: () => void) {
     this.#native = native
+    this.#wake = wake
     this.#batch = new OperationBatch(native, drain)
+  }
+
+  /**
+   * Opens the bridge, unless it is open. `onOpen` is called when the bridge was opened, and the
+   * function that it returns when the bridge closes. It closes when no client is open, no operation
+   * is pending, and the engine has released all leases. Then native code and the process do not
+   * refer to this copy of the package any more, so the copy can be collected.
+   */
+  open(onOpen: () => () => void): void {
+    if (this.#onClose !== undefined) return
+    this.#native.open(this.#wake)
+    this.#onClose = onOpen()
+  }
+
+  /** Whether nothing uses the bridge. Each open client has a slot. */
+  get #isUnused(): boolean {
+    return this.#slots.areAllFree && this.#holds === 0
+  }
+
+  /**
+   * Closes the bridge in the next turn of the event loop if nothing uses it then. A program that
+   * opens the next client at once, as a loop does, uses the same bridge: to open one takes as long
+   * as to open a client.
+   */
+  #closeIfUnused(): void {
+    if (!this.#isUnused || this.#isClosing || this.#onClose === undefined) return
+    this.#isClosing = true
+    setImmediate(() => {
+      this.#isClosing = false
+      const onClose = this.#onClose
+      if (!this.#isUnused || onClose === undefined) return
+      this.#onClose = undefined
+      this.#native.close()
+      onClose()
+    })
   }
 
   /** Returns true if `name` (a prefix and a key) is a side key of a lock. */
@@ -33,7 +79,8 @@ export class Bridge {
 
   /**
    * Opens a client, which connects later. Throws if the store's URL is malformed. The slot `watch`
-   * gets Breaker and Availability records, and Done when the client is closed.
+   * gets Breaker and Availability records, and Done when the client is closed and all its leases
+   * are released.
    */
   openClient(options: ClientConfig): { client: number; watch: number } {
     const watch = this.#slots.next()
@@ -197,11 +244,14 @@ export class Bridge {
   }
 
   hold(): void {
+    this.#holds++
     this.#native.hold()
   }
 
   unhold(): void {
+    this.#holds--
     this.#native.unhold()
+    this.#closeIfUnused()
   }
 
   /**
@@ -231,6 +281,7 @@ export class Bridge {
   /** Frees a slot after its last record. */
   free(slot: number): void {
     this.#slots.free(slot)
+    this.#closeIfUnused()
   }
 
   #begin(code: number, a: number, b: number, c: number, d: number, e: number): number {

@@ -20,13 +20,12 @@ const records = new Float64Array(LENGTH * ROOM)
 export let bridge: Bridge
 
 /**
- * Makes the bridge on the first call, so that an import never fails. Returns whether this call made
- * it.
+ * Opens the bridge, unless it is open. The first call makes the bridge, so that an import never
+ * fails. `onOpen`: see {@link Bridge.open}.
  */
-export function openBridge(): boolean {
-  if (bridge !== undefined) return false
-  bridge = new Bridge(new (loadAddon().Bridge)(wake), wake)
-  return true
+export function openBridge(onOpen: () => () => void): void {
+  bridge ??= new Bridge(new (loadAddon().Bridge)(), wake, wake)
+  bridge.open(onOpen)
 }
 
 // An exception that reached native code would end the process without a message.

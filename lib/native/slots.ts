@@ -26,6 +26,11 @@ export class SlotNumbers {
   /** The slots that get one more record after their last one; see {@link abandon}. */
   readonly #abandoned = new Set<number>()
 
+  /** Whether every slot has got its last record. */
+  get areAllFree(): boolean {
+    return this.#free.length === this.#count
+  }
+
   next(): number {
     return this.#free.pop() ?? this.#count++
   }

@@ -1,5 +1,6 @@
-//! The class that the TypeScript layer calls. Each JavaScript environment (the main thread or a
-//! worker thread) has one instance. `lib/native/bridge.ts` says what each call means there.
+//! The class that the TypeScript layer calls. Each loaded copy of the package has one instance in
+//! each JavaScript environment (the main thread or a worker thread). `lib/native/bridge.ts` says
+//! what each call means there.
 
 use std::collections::VecDeque;
 use std::mem::take;
@@ -7,23 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use napi::bindgen_prelude::*;
-use napi::sys;
 use napi_derive::napi;
 
 use super::client_options::ClientOptions;
-use super::ending::{self, PATIENCE};
+use super::ending;
 use super::env_state::{EnvState, OpenClient};
 use super::operations::{self, span};
-use super::outbox::EnvOutbox;
 use super::protocol::{OPERATION_LENGTH, Operation, RECORD_LENGTH};
 use super::records;
+use super::registration::Registration;
 use crate::engine::clock;
 use crate::engine::command::{ClientSettings, Command, Outcome, Settlement, Wait};
 use crate::engine::driver::{Engine, Message};
 use crate::engine::ids::{CohortId, OpId};
-use crate::engine::pulse::Pulse;
 use crate::engine::stats::Stats;
-use crate::engine::thread_hand_offs::ThreadHandOffs;
 use crate::lease::Phase;
 use crate::store::breaker::Health;
 use crate::store::names;
@@ -31,11 +29,10 @@ use crate::store::spec::StoreSpec;
 
 /// Connects one JavaScript environment to the engine.
 #[napi]
+#[derive(Default)]
 pub struct Bridge {
-    engine: &'static Engine,
-    outbox: Arc<EnvOutbox>,
-    pulse: Arc<Pulse>,
-    thread_hand_offs: Arc<ThreadHandOffs>,
+    /// The registration of the environment, between `open` and `close`.
+    registration: Option<Registration>,
     /// Acquires that `submit` has not sent to the engine yet.
     held_back: Vec<Command>,
     open: EnvState,
@@ -45,57 +42,38 @@ pub struct Bridge {
     texts: Vec<String>,
     /// How many calls of `hold` have no `unhold` yet.
     holds: u32,
-    /// Whether the process is being kept alive.
-    keeping_alive: bool,
 }
 
 #[napi]
 impl Bridge {
-    /// Registers an environment. The engine calls `wake` when there is something to drain.
-    #[napi(constructor, catch_unwind)]
-    pub fn new(env: &Env, wake: Function<(), ()>) -> Result<Self> {
-        static LAST_ENV: AtomicU32 = AtomicU32::new(0);
-        let engine = Engine::of_this_process().map_err(|error| {
-            Error::from_reason(format!("the engine's thread could not be started: {error}"))
-        })?;
-        let id = LAST_ENV.fetch_add(1, Ordering::Relaxed) + 1;
-        let pulse = Arc::new(Pulse::default());
-        let beating = pulse.clone();
-        let wake =
-            wake.build_threadsafe_function::<()>().callee_handled::<false>().weak::<true>().build_callback(
-                move |_| {
-                    // A worker thread that another thread ends runs no more JavaScript, but its
-                    // event loop waits for the work in Node's thread pool, and calls this.
-                    beating.beat(clock::now());
-                    Ok(())
-                },
-            )?;
-        let outbox = Arc::new(EnvOutbox::new(wake));
-        let thread_hand_offs = Arc::new(ThreadHandOffs::default());
-        engine.send(Message::OpenEnv {
-            env: id,
-            pulse: pulse.clone(),
-            thread_hand_offs: thread_hand_offs.clone(),
-            outbox: outbox.clone(),
-        });
-        // A worker thread that is terminated has no 'exit' event, so this hook releases its leases.
-        // The wake function was made before the hook, so Node finalises it after the hook has run.
-        env.add_env_cleanup_hook((id, outbox.clone()), move |(env, outbox)| {
-            outbox.close();
-            ending::end(engine, env, PATIENCE);
-        })?;
-        Ok(Self {
-            engine,
-            outbox,
-            pulse,
-            thread_hand_offs,
-            held_back: Vec::new(),
-            open: EnvState::new(id),
-            taken: VecDeque::new(),
-            texts: Vec::new(),
-            holds: 0,
-            keeping_alive: false,
-        })
+    /// Returns a bridge that is closed.
+    #[napi(constructor)]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers the environment at the engine, unless it is registered. The engine calls `wake`
+    /// when there is something to drain.
+    #[napi(catch_unwind)]
+    pub fn open(&mut self, env: &Env, wake: Function<(), ()>) -> Result<()> {
+        if self.registration.is_none() {
+            let registration = Registration::new(env, wake)?;
+            self.open.env = registration.env;
+            self.registration = Some(registration);
+            self.keep_alive(env);
+        }
+        Ok(())
+    }
+
+    /// Ends the registration. From then on, native code does not refer to JavaScript any more. Call
+    /// it when no client is open and no operation is pending: what is still open is forgotten.
+    #[napi(catch_unwind)]
+    pub fn close(&mut self, env: &Env) {
+        let Some(registration) = self.registration.take() else { return };
+        registration.end(env);
+        self.open = EnvState::default();
+        self.held_back.clear();
+        self.taken.clear();
     }
 
     /// Returns true if `name` (a prefix and a key) is a side key. Then no lock can have this name.
@@ -104,10 +82,11 @@ impl Bridge {
         names::is_side_key(&name)
     }
 
-    /// Opens a client. Connects to nothing yet.
+    /// Opens a client. Connects to nothing yet. Throws if the bridge is closed.
     #[napi(catch_unwind)]
     pub fn open_client(&mut self, mut options: ClientOptions) -> Result<u32> {
         static LAST_CLIENT: AtomicU32 = AtomicU32::new(0);
+        let engine = self.engine().ok_or_else(|| Error::from_reason("the bridge is closed"))?;
         let access = options.access().map_err(Error::from_reason)?;
         let spec = StoreSpec::parse_all(&options.stores, &access).map_err(Error::from_reason)?;
         let client = LAST_CLIENT.fetch_add(1, Ordering::Relaxed) + 1;
@@ -125,9 +104,9 @@ impl Bridge {
             stats: stats.clone(),
         };
         self.open.clients.insert(client, OpenClient { prefix: options.prefix, name, stats });
-        self.engine.send(Message::OpenClient { client, spec, settings });
+        engine.send(Message::OpenClient { client, spec, settings });
         let op = OpId { env: self.open.env, slot: options.watch };
-        self.engine.send(Message::Commands(vec![Command::Watch { op, client }]));
+        engine.send(Message::Commands(vec![Command::Watch { op, client }]));
         Ok(client)
     }
 
@@ -145,6 +124,8 @@ impl Bridge {
     ///
     /// Throws if this version does not know an operation. It has then carried out the operations
     /// before that one, but not those after it: an unknown operation may have any number of texts.
+    ///
+    /// If the bridge is closed, does nothing: then all operations are about leases that have ended.
     #[napi(catch_unwind)]
     pub fn submit(
         &mut self,
@@ -153,6 +134,7 @@ impl Bridge {
         count: u32,
         texts: String,
     ) -> Result<bool> {
+        let Some(engine) = self.engine() else { return Ok(false) };
         let mut texts = texts.split('\0');
         let mut commands = take(&mut self.held_back);
         let mut cohorts = Vec::new();
@@ -182,10 +164,10 @@ impl Bridge {
         if !cohorts.is_empty() && commands.iter().all(may_be_held_back) {
             self.held_back = commands;
         } else if !commands.is_empty() {
-            self.engine.send(Message::Commands(commands));
+            engine.send(Message::Commands(commands));
         }
-        if !only_hand_offs {
-            self.thread_hand_offs.stop();
+        if !only_hand_offs && let Some(registration) = &self.registration {
+            registration.thread_hand_offs.stop();
         }
         self.keep_alive(env);
         result.map(|()| !cohorts.is_empty())
@@ -196,10 +178,11 @@ impl Bridge {
     fn hand_on(&mut self, release: &[f64; OPERATION_LENGTH]) -> Option<CohortId> {
         let from = OpId { env: self.open.env, slot: release[1] as u32 };
         let (state, _) = self.open.slots.lease(from.slot)?;
-        let handed = self.thread_hand_offs.hand_on(from, state, clock::now())?;
+        let registration = self.registration.as_ref()?;
+        let handed = registration.thread_hand_offs.hand_on(from, state, clock::now())?;
         self.open.slots.wait(from.slot, false);
         // Keep the order: drain what the engine has delivered before these settlements.
-        self.taken.extend(self.outbox.take());
+        self.taken.extend(registration.outbox.take());
         self.taken.push_back(Settlement { op: from, outcome: Outcome::Released(true) });
         let outcome = Outcome::Acquired(handed.fence, handed.token);
         self.taken.push_back(Settlement { op: handed.to, outcome });
@@ -255,10 +238,11 @@ impl Bridge {
     /// fit, those were all.
     #[napi(catch_unwind)]
     pub fn drain(&mut self, env: &Env, mut into: Float64ArraySlice) -> u32 {
-        self.pulse.beat(clock::now());
         self.texts.clear();
+        let Some(registration) = &self.registration else { return 0 };
+        registration.pulse.beat(clock::now());
         if self.taken.is_empty() {
-            self.taken = self.outbox.take().into();
+            self.taken = registration.outbox.take().into();
         }
         // SAFETY: JavaScript handed this array in for this call alone, and nothing else runs on its
         // thread meanwhile.
@@ -305,7 +289,8 @@ impl Bridge {
     /// system does not support that, returns false; then call `release_all`.
     #[napi(catch_unwind)]
     pub fn release_at_end(&self) -> bool {
-        ending::end_with_process(self.open.env, &self.outbox)
+        let registration = self.registration.as_ref();
+        registration.is_some_and(|known| ending::end_with_process(known.env, &known.outbox))
     }
 
     /// Tells the engine that JavaScript has ended, but work that it has begun may go on. From then
@@ -313,31 +298,30 @@ impl Bridge {
     /// are released.
     #[napi(catch_unwind)]
     pub fn excuse(&self) {
-        self.engine.send(Message::Commands(vec![Command::ExcuseEnv { env: self.open.env }]));
+        if let Some(engine) = self.engine() {
+            engine.send(Message::Commands(vec![Command::ExcuseEnv { env: self.open.env }]));
+        }
     }
 
     /// Ends all operations of this environment, and blocks until its leases are released, for at
     /// most about `timeout` ms. Call it in the `'exit'` event of the process.
     #[napi(catch_unwind)]
     pub fn release_all(&self, timeout: f64) {
-        ending::end(self.engine, self.open.env, span(timeout));
+        if let Some(engine) = self.engine() {
+            ending::end(engine, self.open.env, span(timeout));
+        }
+    }
+
+    /// Returns the engine, unless the bridge is closed.
+    fn engine(&self) -> Option<&'static Engine> {
+        self.registration.as_ref().map(|registration| registration.engine)
     }
 
     /// Keeps the process alive while a promise is pending or a `hold` lasts, and no longer.
     fn keep_alive(&mut self, env: &Env) {
         let wanted = self.open.slots.pending > 0 || self.holds > 0;
-        if wanted == self.keeping_alive {
-            return;
-        }
-        self.keeping_alive = wanted;
-        // SAFETY: this runs on the environment's own thread, and the function lives until the
-        // environment's end.
-        unsafe {
-            if wanted {
-                sys::napi_ref_threadsafe_function(env.raw(), self.outbox.raw_wake());
-            } else {
-                sys::napi_unref_threadsafe_function(env.raw(), self.outbox.raw_wake());
-            }
+        if let Some(registration) = &mut self.registration {
+            registration.keep_alive(env, wanted);
         }
     }
 }

@@ -57,6 +57,14 @@ pub fn end(engine: &Engine, env: EnvId, patience: Duration) {
     }
 }
 
+/// Lets the engine forget `env`, which has no client and no lease any more. Waits for nothing.
+pub fn leave(engine: &Engine, env: EnvId) {
+    forget(env);
+    let (done, _) = sync_channel(1);
+    let patience = Duration::ZERO;
+    engine.send(Message::Commands(vec![Command::CloseEnv { env, done, patience }]));
+}
+
 /// The environments that end with the process.
 #[cfg(unix)]
 #[derive(Default)]

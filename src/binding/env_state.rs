@@ -20,8 +20,9 @@ pub struct OpenClient {
 }
 
 /// The open slots and clients of an environment.
+#[derive(Default)]
 pub struct EnvState {
-    /// The environment.
+    /// The environment; 0, which is no environment, before the first registration.
     pub env: EnvId,
     /// Its slots.
     pub slots: Slots,
@@ -32,11 +33,6 @@ pub struct EnvState {
 }
 
 impl EnvState {
-    /// Returns the state of an environment that has nothing open.
-    pub fn new(env: EnvId) -> Self {
-        Self { env, slots: Slots::default(), clients: FxHashMap::default(), key: String::new() }
-    }
-
     /// Returns the prefix of a client; an empty one if it is not open.
     pub fn prefix(&self, client: ClientId) -> &str {
         self.clients.get(&client).map_or("", |client| &client.prefix)

@@ -1,8 +1,8 @@
 //! The bridge to Node: the only module that uses `napi`. It translates, and decides nothing.
 //!
 //! - [`protocol`]: the numbers that JavaScript and this module have agreed on;
-//! - [`bridge`]: the class that the TypeScript layer calls, one instance per JavaScript
-//!   environment;
+//! - [`bridge`]: the class that the TypeScript layer calls;
+//! - [`registration`]: a JavaScript environment that the engine knows, while it has clients;
 //! - [`client_options`]: the options of a client;
 //! - [`env_state`]: the open slots and clients of one environment;
 //! - [`ending`]: the end of an environment, and the release of its leases;
@@ -24,6 +24,7 @@ mod outbox;
 mod parent;
 mod protocol;
 mod records;
+mod registration;
 mod slots;
 mod worker;
 

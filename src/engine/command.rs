@@ -172,7 +172,9 @@ pub enum Command {
     },
     /// Reports the state of the store's servers until the client is closed. Returns
     /// [`Outcome::Breaker`] whenever a server goes away or comes back, and at once for a server
-    /// that is away. Returns [`Outcome::Availability`] in the same way. Ends in [`Outcome::Done`].
+    /// that is away. Returns [`Outcome::Availability`] in the same way. Ends in [`Outcome::Done`]
+    /// when the engine has forgotten the client: when the client is closed, and its last request
+    /// that may make or end a lease is answered.
     Watch {
         /// The operation.
         op: OpId,

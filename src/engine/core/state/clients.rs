@@ -107,7 +107,7 @@ impl Clients {
         let Some(known) = self.clients.get_mut(&client) else { return };
         known.outstanding -= 1;
         if known.outstanding == 0 && known.closed {
-            self.clients.remove(&client);
+            self.forget(client, cx);
         }
         if !self.barriers.is_empty() {
             self.lift_idle_barriers(cx);
@@ -159,14 +159,19 @@ impl Clients {
     fn close_one(&mut self, client: ClientId, cx: &mut Context) -> Option<StoreId> {
         let known = self.clients.get_mut(&client).filter(|client| !client.closed)?;
         known.closed = true;
-        let (store, watch) = (known.store, known.watch.take());
-        if known.outstanding == 0 {
-            self.clients.remove(&client);
-        }
-        if let Some(watch) = watch {
-            cx.settle(watch, Outcome::Done);
+        let (store, is_idle) = (known.store, known.outstanding == 0);
+        if is_idle {
+            self.forget(client, cx);
         }
         Some(store)
+    }
+
+    /// Forgets a closed client that has no outstanding request. Its watch ends: from then on, the
+    /// end of the environment waits for nothing of this client.
+    fn forget(&mut self, client: ClientId, cx: &mut Context) {
+        if let Some(watch) = self.clients.remove(&client).and_then(|client| client.watch) {
+            cx.settle(watch, Outcome::Done);
+        }
     }
 
     fn lift_idle_barriers(&mut self, cx: &mut Context) {

@@ -314,3 +314,18 @@ fn the_end_of_a_client_releases_no_lease_that_the_store_is_to_remember() {
     assert!(!requests.iter().any(|request| matches!(request, Request::Release { .. })), "{requests:?}");
     assert_eq!(world.table.len(), 1);
 }
+
+#[test]
+fn the_watch_of_a_closed_client_ends_with_its_last_release_and_not_with_the_patience_of_the_end() {
+    let mut world = World::new();
+    let (watch, close) = (world.op(), world.op());
+    world.give(Command::Watch { op: watch, client: CLIENT });
+    let held = world.hold();
+    world.give(Command::CloseClient { client: CLIENT, op: close, patience: Duration::from_millis(100) });
+    assert!(matches!(world.outcome_of(held.op), Outcome::Lost(LossReason::Closed)));
+    let release = world.only_batch();
+    world.pass(100);
+    assert!(matches!(world.outcome_of(close), Outcome::Done), "the store takes too long");
+    world.answer(release, [Ok(Reply::Released)]);
+    assert!(matches!(world.outcome_of(watch), Outcome::Done), "now the engine forgets the client");
+}
