@@ -22,6 +22,12 @@ describe('releaseOnSignal', { timeout: 60_000 }, () => {
     assert.deepEqual(await ended(t, { clients: 2, copies: true }), { code: null, signal: 'SIGTERM', over: [0, 1] })
   })
 
+  for (const listens of ['on', 'once', 'prependListener', 'prependOnceListener']) {
+    test(`another listener decides when the process ends: ${listens}()`, async (t) => {
+      assert.deepEqual(await ended(t, { listens }), { code: 7, signal: null, over: [0] })
+    })
+  }
+
   test('a client listens again if other code has removed all listeners', async (t) => {
     assert.deepEqual(await ended(t, { clients: 2, removes: true }), { code: null, signal: 'SIGTERM', over: [0, 1] })
   })

@@ -55,6 +55,8 @@ function countSignalExit(): number {
 class SignalListener {
   readonly clients = new Set<Closable>()
   readonly #signal: NodeJS.Signals
+  /** Whether another listener was removed just now, perhaps because the signal has arrived. */
+  #hasSeenRemoval = false
 
   constructor(signal: NodeJS.Signals) {
     this.#signal = signal
@@ -63,6 +65,8 @@ class SignalListener {
 
   /** Adds the listener, also if other code has removed all listeners since the last call. */
   begin(): void {
+    process.off('removeListener', this.#onRemoval)
+    process.on('removeListener', this.#onRemoval)
     if (process.listeners(this.#signal).includes(this.#listener)) return
     // Prepend the listener: it counts the others, and process.once() removes its own listeners as
     // it calls them.
@@ -70,6 +74,7 @@ class SignalListener {
   }
 
   end(): void {
+    process.off('removeListener', this.#onRemoval)
     process.off(this.#signal, this.#listener)
     if (shared.listeners.get(this.#signal) === this) shared.listeners.delete(this.#signal)
   }
@@ -77,7 +82,20 @@ class SignalListener {
   /** Returns whether there is no other listener that decides when the process ends. */
   #isAlone(): boolean {
     const others = process.listeners(this.#signal).filter((listener) => !isOurs(listener))
-    return others.length <= countSignalExit()
+    return others.length + Number(this.#hasSeenRemoval) <= countSignalExit()
+  }
+
+  /**
+   * Notes that another listener was removed. A listener that `prependOnceListener()` has put before
+   * this one is removed as it is called, in the same turn of the event loop.
+   */
+  readonly #onRemoval = (event: string | symbol, listener: object): void => {
+    if (event !== this.#signal || isOurs(listener)) return
+    this.#hasSeenRemoval = true
+    // Do not use queueMicrotask(): fake clocks replace it.
+    Promise.resolve().then(() => {
+      this.#hasSeenRemoval = false
+    })
   }
 
   /** Closes all clients, also those that are added while this runs. */
