@@ -4,8 +4,8 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
+use napi::{Status, sys};
 
 use crate::engine::command::Settlement;
 use crate::engine::driver::Outbox;
@@ -47,8 +47,28 @@ impl EnvOutbox {
         self.closed.store(true, Ordering::SeqCst);
     }
 
+    /// Stops all wakes and releases the wake function. Only the environment's own thread may call
+    /// this. If the last reference to the outbox released the function, the engine's thread could
+    /// do so while Node deletes the function at the end of the environment.
+    pub fn release_wake(&self) {
+        self.close();
+        let handle = &self.wake.handle;
+        handle.with_write_aborted(|mut is_released| {
+            if !*is_released {
+                // SAFETY: Node has not deleted the function: it would have been marked as released.
+                unsafe {
+                    sys::napi_release_threadsafe_function(
+                        handle.get_raw(),
+                        sys::ThreadsafeFunctionReleaseMode::abort,
+                    );
+                }
+                *is_released = true;
+            }
+        });
+    }
+
     /// Returns the raw wake function, which can keep the process alive.
-    pub fn raw_wake(&self) -> napi::sys::napi_threadsafe_function {
+    pub fn raw_wake(&self) -> sys::napi_threadsafe_function {
         self.wake.raw()
     }
 }

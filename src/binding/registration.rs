@@ -86,8 +86,8 @@ impl Registration {
             return;
         }
         self.keeping_alive = wanted;
-        // SAFETY: this runs on the environment's own thread, and the function lives as long as the
-        // outbox.
+        // SAFETY: this runs on the environment's own thread, and the function lives until `end` or
+        // the environment's end.
         unsafe {
             if wanted {
                 sys::napi_ref_threadsafe_function(env.raw(), self.outbox.raw_wake());
@@ -97,10 +97,9 @@ impl Registration {
         }
     }
 
-    /// Ends the registration. Call it when nothing is open. The wake function goes when the engine
-    /// has let go of the outbox.
+    /// Ends the registration. Call it on the environment's own thread, when nothing is open.
     pub fn end(self, env: &Env) {
-        self.outbox.close();
+        self.outbox.release_wake();
         CleanupHook::remove(self.hook, env);
         ending::leave(self.engine, self.env);
     }
@@ -112,16 +111,15 @@ impl CleanupHook {
         let hook = Box::into_raw(Box::new(self));
         // SAFETY: the data is a box that only `run` and `remove` free. Node calls `run` at most
         // once, and never after `remove`.
-        let added =
-            check_status!(unsafe { sys::napi_add_env_cleanup_hook(env.raw(), Some(Self::run), hook.cast()) });
-        if added.is_err() {
+        let status = unsafe { sys::napi_add_env_cleanup_hook(env.raw(), Some(Self::run), hook.cast()) };
+        check_status!(status).map(|()| hook).inspect_err(|_| {
             // SAFETY: Node did not take the hook.
             drop(unsafe { Box::from_raw(hook) });
-        }
-        added.map(|()| hook)
+        })
     }
 
-    /// Removes a hook, unless Node has called it: no JavaScript runs after that.
+    /// Removes a hook that Node has not called. Node calls hooks only when no JavaScript runs any
+    /// more.
     fn remove(hook: *mut Self, env: &Env) {
         // SAFETY: `hook` is from `add`. If Node removes it, only this call frees the data.
         unsafe {
