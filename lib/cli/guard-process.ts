@@ -16,6 +16,8 @@ export class GuardProcess {
   #isAwaited = true
   /** The report to send after that answer. */
   #next: string | undefined
+  /** Whether {@link begin} was called. */
+  #hasBegun = false
   #isGone = false
   #tellEnding = () => {}
   /** Resolves when the guard says that it ends the command, because this process was stopped. */
@@ -80,6 +82,7 @@ export class GuardProcess {
    */
   begin(line: string): Promise<boolean> {
     const { stdin, stdout } = this.#process
+    this.#hasBegun = true
     this.#isAwaited = true
     stdin?.write(`${line}\n`)
     return new Promise((resolve) => {
@@ -114,11 +117,13 @@ export class GuardProcess {
     this.#process.kill('SIGCONT')
   }
 
-  /** Tells the guard that the command has ended, or could not be started. */
+  /** Ends the guard: its lock was released, or its command will not be started. */
   dismiss(): void {
     if (this.#process.stdin?.writable) this.#process.stdin.end(`${OVER}\n`)
     // A stopped guard would not read the line.
-    this.continue()
+    if (this.#hasBegun) this.continue()
+    // It may still be starting, and has nothing to end.
+    else this.#process.kill('SIGKILL')
     // The open pipe would keep this process alive until the guard has ended.
     this.#process.stdout?.destroy()
   }
