@@ -75,6 +75,8 @@ pub enum Mutant {
     DetachedTooSoon,
     /// An adopter counts a node whose lease is newer than the ticket.
     NewerLeaseAdopted,
+    /// A move that names an earlier claim of an adopter finds the claims to that adopter's token.
+    ClaimTakenForTicket,
     /// A node whose lease is newer than the ticket does not release that lease after an adopter has
     /// claimed it.
     NewerLeaseKept,
@@ -86,7 +88,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// The mutants that the simulation has to find.
-    pub const ALL: [Mutant; 33] = [
+    pub const ALL: [Mutant; 34] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -117,6 +119,7 @@ impl Mutant {
         Mutant::LeaseKeptAtEnd,
         Mutant::DetachedTooSoon,
         Mutant::NewerLeaseAdopted,
+        Mutant::ClaimTakenForTicket,
         Mutant::NewerLeaseKept,
         Mutant::FailedFastKept,
         Mutant::GrantAfterStopKept,

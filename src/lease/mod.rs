@@ -19,6 +19,8 @@ use std::time::Duration;
 pub use instant::Instant;
 pub use state::{LeaseState, LossReason, Phase};
 
+use crate::mutants::{self, Mutant};
+
 /// The name of a lock as the store sees it: the client's prefix and the user's key.
 pub type Key = Arc<str>;
 
@@ -60,9 +62,12 @@ impl Token {
         Self(uuid::Uuid::from_bytes(bytes))
     }
 
-    /// Returns true if this token is a [claim](Token::claim) to the lease of `ticket`.
+    /// Returns true if this token is a [claim](Token::claim) to the lease of `ticket`. A claim is
+    /// never a ticket, although it begins with the same bits as its adopter's token, which may be
+    /// the next ticket.
     pub fn claims(&self, ticket: Token) -> bool {
-        self.0.as_bytes()[4..8] == Self::claim(ticket, *self).0.as_bytes()[4..8]
+        let is_claim = ticket.0.get_version_num() == 8 && !mutants::is(Mutant::ClaimTakenForTicket);
+        !is_claim && self.0.as_bytes()[4..8] == Self::claim(ticket, *self).0.as_bytes()[4..8]
     }
 
     /// The number of characters that [`Token::encode`] writes.
@@ -220,6 +225,15 @@ mod tests {
         let token = Token::random();
         assert!(!format!("{token:?}").contains(&token.to_string()));
         assert_eq!(Token::parse(&token.to_string()), Some(token));
+    }
+
+    #[test]
+    fn a_claim_is_a_claim_to_its_ticket_and_to_no_token_that_begins_alike() {
+        let [ticket, adopter, next] = [(); 3].map(|()| Token::random());
+        let (claim, later) = (Token::claim(ticket, adopter), Token::claim(adopter, next));
+        assert!(claim.claims(ticket) && later.claims(adopter));
+        assert!(!claim.claims(adopter) && !later.claims(ticket) && !adopter.claims(ticket));
+        assert!(claim.mark() == adopter.mark() && !later.claims(claim));
     }
 
     #[test]

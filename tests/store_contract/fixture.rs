@@ -112,6 +112,7 @@ macro_rules! contract {
             a_detached_lease_keeps_its_fence_when_a_late_block_is_accepted
             the_ttl_of_an_adopter_replaces_that_of_the_ticket
             a_move_changes_only_the_token_and_a_reply_names_the_claim
+            a_move_from_a_claim_finds_no_claim_to_the_next_ticket
             an_adopter_of_a_reader_keeps_its_own_lease
             a_detached_lease_outlives_its_process
             an_inspection_shows_the_holder

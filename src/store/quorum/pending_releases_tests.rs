@@ -287,8 +287,9 @@ fn carry_out_due(
 
 #[test]
 fn a_move_that_finds_the_claim_of_another_adopter_is_repeated_from_that_claim() {
-    let (mut pending_releases, [ticket, adopter, claim]) =
-        (PendingReleases::new(1), [Token::random(), Token::random(), Token::random()]);
+    let (mut pending_releases, [ticket, adopter]) =
+        (PendingReleases::new(1), [Token::random(), Token::random()]);
+    let claim = Token::claim(ticket, Token::random());
     pending_releases.add_move(at(0), 0, TokenChange::moved(key(), ticket, adopter), false);
     let asked = carry_out_due(&mut pending_releases, 0, || MoveResult::Claimed(claim));
     assert_eq!(asked, [TokenChange::moved(key(), ticket, adopter)]);
@@ -296,6 +297,18 @@ fn a_move_that_finds_the_claim_of_another_adopter_is_repeated_from_that_claim() 
         carry_out_due(&mut pending_releases, 0, || MoveResult::Moved),
         [TokenChange::moved(key(), claim, adopter)]
     );
+    assert_eq!((pending_releases.len(), pending_releases.next_wake()), (0, None));
+}
+
+#[test]
+fn a_move_from_a_claim_does_not_follow_the_claim_of_the_next_adopter() {
+    let (mut pending_releases, [ticket, adopter, unused]) =
+        (PendingReleases::new(1), [(); 3].map(|()| Token::random()));
+    let (earlier, next) = (Token::claim(ticket, adopter), Token::claim(adopter, Token::random()));
+    let change = TokenChange::moved(key(), earlier, unused);
+    pending_releases.add_move(at(0), 0, change.clone(), false);
+    // A node with the rules of an earlier version answers in this way.
+    assert_eq!(carry_out_due(&mut pending_releases, 0, || MoveResult::Claimed(next)), [change]);
     assert_eq!((pending_releases.len(), pending_releases.next_wake()), (0, None));
 }
 

@@ -1,7 +1,8 @@
 //! Simulates a chain of hand-overs: a lease is detached and adopted again and again, by one process
-//! or by several, while a minority of the nodes is away for a time. Until the last adopter releases
-//! the lease, no other client gets the lock. A while after the nodes are back, no node has a token
-//! of the chain.
+//! or by several, while a minority of the nodes is away for a time. Another node may stall while an
+//! adopter asks. The adopter then begins again, and late requests of its first attempts may arrive
+//! while the next process adopts the lease. Until the last adopter releases the lease, no other
+//! client gets the lock. A while after the nodes are back, no node has a token of the chain.
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use leasehold::engine::command::Wait;
 use leasehold::lease::{Instant, Mode, Ttl};
 use leasehold::store::{Reply, Request};
 
+use super::super::node::Node;
 use super::super::process::DetachedLease;
 use super::{PROCESSES, World};
 
@@ -42,6 +44,9 @@ impl World {
         let hand_overs = self.rng.usize(1..=4);
         for left in (0..hand_overs).rev() {
             let process = if is_one { first } else { self.rng.usize(..PROCESSES) };
+            if self.rng.bool() {
+                back = back.max(self.stall_a_node());
+            }
             let slot = self.processes[process].adopt(self.now, &detached);
             self.after(process);
             let is_held = |world: &Self| {
@@ -54,7 +59,9 @@ impl World {
             }
             if left > 0 {
                 detached = self.detach_in_chain(process, slot);
-                self.pause(200);
+                // A late request is repeated after a second.
+                let most = if self.rng.bool() { 200 } else { 1_500 };
+                self.pause(most);
                 if self.rng.bool() {
                     self.fail_as_a_stranger();
                 }
@@ -93,6 +100,21 @@ impl World {
             last = last.max(back);
         }
         last
+    }
+
+    /// Freezes one of the nodes that work, for a time. An adopter may give its claims back
+    /// meanwhile and begin again. If it claims the other nodes, its claims stand there until the
+    /// frozen node goes on. Returns when it does.
+    fn stall_a_node(&mut self) -> Instant {
+        let now = self.now;
+        let works = |node: &Node| node.down_until <= now && node.frozen_until <= now;
+        let until = now + Duration::from_millis(self.rng.u64(1..1_500));
+        let first = self.rng.usize(..self.nodes.len());
+        let (before, after) = self.nodes.split_at_mut(first);
+        if let Some(node) = after.iter_mut().chain(before).find(|node| works(node)) {
+            node.frozen_until = until;
+        }
+        until
     }
 
     fn detach_in_chain(&mut self, process: usize, slot: u32) -> DetachedLease {

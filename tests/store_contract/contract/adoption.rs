@@ -302,6 +302,32 @@ pub async fn a_move_changes_only_the_token_and_a_reply_names_the_claim(place: &d
     }
 }
 
+/// Checks that a move from a claim finds no claim of another adopter. Both claims have the first
+/// bits of one token: it is the first claim's adopter, and the ticket of the second claim.
+pub async fn a_move_from_a_claim_finds_no_claim_to_the_next_ticket(place: &dyn Fixture) {
+    if place.is_quorum() {
+        return;
+    }
+    let client = place.open();
+    for mode in [Mode::Exclusive, Mode::Shared { most: u32::MAX }] {
+        let (key, [ticket, next, adopter]) = (fresh_key("k"), [(); 3].map(|()| Token::random()));
+        let (earlier, later) = (Token::claim(ticket, next), Token::claim(next, adopter));
+        let ask_for = AcquireRequest { mode, ..asking(&key, ticket, 5_000) };
+        assert!(matches!(ask(&client, Request::Acquire(ask_for)).await, Reply::Acquired { .. }));
+        for (token, to) in [(ticket, next), (next, later)] {
+            assert!(ask(&client, moved(&key, token, to, to)).await.is_adopted());
+        }
+        let unused = Token::random();
+        assert_eq!(ask(&client, moved(&key, earlier, unused, unused)).await, Reply::NotHeld(Absence::Taken));
+        assert_eq!(
+            ask(&client, moved(&key, next, unused, unused)).await,
+            Reply::Claimed { by: later },
+            "a move from the next ticket finds its claim"
+        );
+        assert_eq!(ask(&client, release(&key, later)).await, Reply::Released);
+    }
+}
+
 /// Checks a lock of readers that a node of a quorum has given to a ticket and to its adopter.
 pub async fn an_adopter_of_a_reader_keeps_its_own_lease(place: &dyn Fixture) {
     if place.is_quorum() {

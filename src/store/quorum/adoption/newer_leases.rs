@@ -40,7 +40,8 @@ use crate::store::{Absence, Answer, Reply, Source};
 impl AdoptionAttempt {
     /// Returns the answer that counts if a node answers the claim with `answer`. If the node has a
     /// newer lease, it does not know the ticket any more. The node then has to carry out the
-    /// returned release.
+    /// returned release. A claim to a later ticket does not count either: no adopter of this ticket
+    /// may take it over.
     pub fn refuse_newer(&self, answer: Answer) -> (Answer, Option<TokenChange>) {
         match (&answer, self.request.source) {
             (Ok(Reply::Adopted(lease)), Source::Ticket { fence, .. })
@@ -50,6 +51,11 @@ impl AdoptionAttempt {
                 let release = TokenChange::release(key, token);
                 let is_kept = mutants::is(Mutant::NewerLeaseKept);
                 (Ok(Reply::NotHeld(Absence::Taken)), (!is_kept).then_some(release))
+            }
+            // The request has named a claim to take over, and the rules of the node are those of an
+            // earlier version (see `Token::claims`).
+            (Ok(Reply::Claimed { by }), _) if !by.claims(self.request.ticket) => {
+                (Ok(Reply::NotHeld(Absence::Taken)), None)
             }
             _ => (answer, None),
         }

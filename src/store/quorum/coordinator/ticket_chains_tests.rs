@@ -195,3 +195,28 @@ fn a_chain_of_readers_leaves_nothing_at_a_node_that_was_away() {
     network.live(2_000);
     network.check_nothing_is_left("readers");
 }
+
+#[test]
+fn an_adopter_that_has_begun_again_frees_no_node_of_the_next_adopter() {
+    for distance in [50_000, 150_000, 300_000] {
+        for pause in [0, 300, 700] {
+            let far = move |adopter, _| if adopter == 1 { distance } else { 500 };
+            let (mut network, tokens) = (TestNetwork::new(2, 3, far), tokens(3));
+            network.grant(tokens[0], Mode::Exclusive);
+            // The first attempt fails, so it gives the node that it has claimed back to the ticket.
+            // A request of the attempt may be late, so this move is repeated.
+            (network.down, network.silent) = (vec![0], vec![1]);
+            network.adopt(0, 1, tokens[0], tokens[1]);
+            network.live_until_settled(0, 1);
+            assert!(network.settled(0, 1).is_err());
+            network.silent.clear();
+            network.hand_over((0, 2), tokens[0], tokens[1], pause);
+            network.adopt(1, 1, tokens[1], tokens[2]);
+            network.live(10_000);
+            let reply = network.settled(1, 1);
+            let context = format!("{distance} µs away, detached after {pause} ms");
+            assert!(reply.as_ref().is_ok_and(Reply::is_adopted), "{context}: {reply:?}");
+            assert_eq!(network.nodes_of(tokens[2]), [1, 2], "{context}");
+        }
+    }
+}

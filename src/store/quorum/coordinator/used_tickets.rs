@@ -9,9 +9,9 @@
 //! So the quorum asks these nodes to move the lease from the ticket to the adopter. It asks several
 //! times within the first 5 s, because another adopter may give a node back in that time. It asks
 //! again whenever a node answers a renewal with [`Absence::Taken`](crate::store::Absence::Taken).
-//! If a node answers with the claim of another adopter, the quorum moves the lease from that claim.
-//! The node counts from the next renewal on. If all nodes have confirmed the adoption, the quorum
-//! sends nothing.
+//! If a node answers with another adopter's claim to the ticket, the quorum moves the lease from
+//! that claim. The node counts from the next renewal on. If all nodes have confirmed the adoption,
+//! the quorum sends nothing.
 //!
 //! **Why there are never two holders.** Once most nodes have confirmed an adopter, the ticket is
 //! used up. These nodes have the adopter's token. Only the adopter's process gives them back to the
@@ -49,10 +49,14 @@
 //! lost, and the next ticket may need this node.
 //!
 //! **Why moves do not disturb other adoptions.** Moves take no node from the adopter of the next
-//! ticket: they name only the first ticket, and claims to it. If the adopter's process gives the
-//! lease back to the first ticket, it sends no more moves from that ticket. A node that a late move
-//! gives to the adopter is given back, too. Moves go only to nodes that did not confirm the
-//! adopter, so most nodes have the ticket even before that.
+//! ticket: they name only the first ticket, and claims to it. A late move may name a claim of the
+//! adopter from an attempt that failed. Its first bits are those of the adopter's token, which is
+//! the next ticket, and a node recognizes a claim by the first bits of the ticket. So a node looks
+//! for a claim only if the move names a ticket. The quorum moves a lease only from a claim to the
+//! ticket that the move has named ([`Token::claims`]). If the adopter's process gives the lease
+//! back to the first ticket, it sends no more moves from that ticket. A node that a late move gives
+//! to the adopter is given back, too. Moves go only to nodes that did not confirm the adopter, so
+//! most nodes have the ticket even before that.
 //!
 //! **Why an adopted lease that has ended is released.** A node keeps an adopter's lease at least
 //! until the end of the ticket, because the adopter's process may give the lease back to the

@@ -136,8 +136,10 @@ impl NodeReleases {
         for (token, said) in self.in_flight.iter().zip(said) {
             let Some(PendingRelease { change, .. }) = self.releases.get(*token) else { continue };
             match (said, change.to) {
-                (MoveResult::Claimed(token), _) if !change.is_void() => {
-                    follow.push(TokenChange { token: *token, ticket: false, ..change.clone() });
+                // A node with the rules of an earlier version may answer with a claim to another
+                // ticket (see `Token::claims`).
+                (MoveResult::Claimed(claim), _) if claim.claims(change.token) && !change.is_void() => {
+                    follow.push(TokenChange { token: *claim, ticket: false, ..change.clone() });
                 }
                 (MoveResult::Moved, Some(to)) if change.release => {
                     let ends = change.ends;

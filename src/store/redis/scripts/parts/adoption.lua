@@ -3,8 +3,10 @@
 --[[include new_fences]]
 
 -- Returns the claim to the lease of `ticket`, or nil. A claim has the mark of its adopter, the
--- first seven digits of the ticket, and the UUID version 8.
+-- first seven digits of the ticket, and the UUID version 8. A claim is never a ticket, although
+-- it begins with the same digits as its adopter's token, which may be the next ticket.
 local function claimed(s, ticket)
+  if sub(ticket, 15, 15) == '8' then return end
   local pattern = '^%x+%-' .. sub(ticket, 1, 4) .. '%-8' .. sub(ticket, 5, 7) .. '%-.+$'
   if s.owner then return match(s.owner, pattern) end
   for _, token in ipairs(s.count > 0 and call('ZRANGE', s.lock, 0, -1) or {}) do
