@@ -63,6 +63,10 @@ pub fn adopt(key: &str, token: Token, adopter: Token) -> Request {
     }
 }
 
+pub fn accept(key: &str, token: Token, fence: Fence) -> Request {
+    Request::Accept { key: key.into(), token, fence, count: 1 }
+}
+
 pub fn release(key: &str, token: Token) -> Request {
     Request::Release { key: key.into(), token, used: None }
 }

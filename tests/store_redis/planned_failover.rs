@@ -3,11 +3,11 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use leasehold::lease::Token;
+use leasehold::lease::{Fence, Token};
 use leasehold::store::redis::RedisStore;
 use leasehold::store::{Reply, StoreErrorKind};
 
-use crate::ask::{acquire, ask, fence, granted, release, run, within};
+use crate::ask::{accept, acquire, ask, fence, granted, info, release, run, within};
 use crate::group::{Group, NAME};
 use crate::server::store;
 
@@ -45,6 +45,41 @@ fn a_lease_granted_during_a_planned_failover_is_at_the_next_master() {
         assert!(missing.is_empty(), "{} of {} are not at the next master", missing.len(), held.len());
         assert!(held.len() > 100 && refused < 20, "{} granted, {refused} refused", held.len());
         assert!(longest < Duration::from_secs(2), "nothing was granted for {longest:?}");
+    });
+}
+
+/// A quorum tells its nodes the fence of a lease right after the grant. The grant may come before
+/// the failover, and the fence after it.
+#[test]
+fn a_fence_accepted_during_a_planned_failover_is_at_the_next_master() {
+    run(async {
+        let group = Group::start();
+        let (a, b) = (group.store(), group.store());
+        let leases = leases_at_all(&group, &a, &b).await;
+        let old = group.servers[0].port();
+        group.fail_over();
+        let (mut accepted, mut refused) = (Vec::new(), 0);
+        for (number, (key, token)) in leases.iter().enumerate() {
+            let fence = Fence(8_000_000_000_000_000 + number as u64);
+            match within(&a, 3_000, accept(key, *token, fence)).await {
+                Ok(reply) => {
+                    assert_eq!(reply, Reply::Accepted);
+                    accepted.push((key, fence));
+                }
+                Err(error) => {
+                    assert!(error.kind == StoreErrorKind::ReadOnly || error.maybe_done, "{error}");
+                    refused += 1;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let promoted = store(&group.promoted(old).await.url());
+        let mut missing = 0;
+        for (key, fence) in &accepted {
+            missing += usize::from(info(&promoted, key).await.and_then(|lease| lease.fence) != Some(*fence));
+        }
+        assert_eq!(missing, 0, "of {} are not at the next master", accepted.len());
+        assert!(accepted.len() > 30 && refused < 20, "{} accepted, {refused} refused", accepted.len());
     });
 }
 

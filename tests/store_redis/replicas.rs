@@ -4,14 +4,14 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use leasehold::lease::Token;
+use leasehold::lease::{Fence, Token};
 use leasehold::store::redis::RedisStore;
 use leasehold::store::{Access, Reply, Request, Store, StoreErrorKind};
 use rustix::process::Signal;
 
 use crate::ask::{
-    Notices, RENEWED, acquire, adopt, all, ask, fence, granted, info, inspect, queue, queued, release, renew,
-    run, share, within,
+    Notices, RENEWED, accept, acquire, adopt, all, ask, fence, granted, info, inspect, queue, queued,
+    release, renew, run, share, within,
 };
 use crate::server::{Server, store_with};
 
@@ -27,6 +27,7 @@ fn a_lease_counts_when_enough_replicas_have_it() {
         let store = store(&master, 1);
         let token = Token::random();
         let first = granted(&store, "lock:a", token).await;
+        assert_eq!(ask(&store, accept("lock:a", token, first)).await, Reply::Accepted);
         assert_eq!(replica.command(&["GET", "lock:a"]), token.to_string());
         assert_eq!(ask(&store, renew("lock:a", token, 60_000)).await, RENEWED);
         let answers =
@@ -38,21 +39,23 @@ fn a_lease_counts_when_enough_replicas_have_it() {
         let batch = vec![
             acquire("lock:c", token, 60_000),
             renew("lock:a", token, 60_000),
+            accept("lock:a", token, Fence(first.0 + 1)),
             adopt("lock:b", token, Token::random()),
             renew("lock:none", token, 60_000),
+            accept("lock:none", token, first),
             inspect("lock:a"),
             acquire("lock:a", Token::random(), 60_000),
         ];
         let answers = store.clone().execute(batch, Duration::from_millis(400)).await;
         assert!((200..390).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
-        for answer in &answers[..3] {
-            let error = answer.as_ref().expect_err("no replica has the lease");
+        for answer in &answers[..4] {
+            let error = answer.as_ref().expect_err("no replica has the lease or its fence");
             assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Unreplicated, true), "{error}");
             assert!(error.message.contains("fewer than the 1 of minReplicas"), "{error}");
         }
         // Requests that grant no lease do not wait for replicas.
-        assert!(answers[3..].iter().all(Result::is_ok), "{answers:?}");
-        assert!(matches!(answers[5], Ok(Reply::Busy { .. })), "{answers:?}");
+        assert!(answers[4..].iter().all(Result::is_ok), "{answers:?}");
+        assert!(matches!(answers[7], Ok(Reply::Busy { .. })), "{answers:?}");
 
         replica.signal(Signal::CONT);
         // When the request is repeated, the replicas have the lease.
@@ -141,7 +144,7 @@ fn a_server_without_replicas_grants_no_lease_that_needs_replicas() {
 
 /// On some servers (Valkey 8), WAIT ends at once for a connection that has written nothing. A lease
 /// that another connection wrote counts only when replicas have it. So every grant and renewal has
-/// to write.
+/// to write, and so does every accepted fence.
 #[test]
 fn a_repeated_grant_is_written_again() {
     run(async {
@@ -156,8 +159,8 @@ fn a_repeated_grant_is_written_again() {
         let exclusive = |token| acquire("lock:a", token, 1_000);
         let shared = |token| share("lock:b", token, 3, 0);
         let (one, two) = (Token::random(), Token::random());
-        ask(&store, exclusive(one)).await;
-        ask(&store, shared(two)).await;
+        let fence_of_one = fence(ask(&store, exclusive(one)).await);
+        let fence_of_two = fence(ask(&store, shared(two)).await);
         // These leases end later than the requests below ask for. The same is true in the
         // millisecond in which a lease is handed over.
         for key in ["lock:a", "{lock:a}:fence", "{lock:b}:fence"] {
@@ -171,9 +174,11 @@ fn a_repeated_grant_is_written_again() {
             (shared(two), "a shared acquire"),
             (renew("lock:a", one, 1_000), "a renewal"),
             (renew("lock:b", two, 1_000), "a shared renewal"),
+            (accept("lock:a", one, fence_of_one), "an accepted fence"),
+            (accept("lock:b", two, fence_of_two), "an accepted fence of a shared lease"),
         ] {
             let before = written();
-            ask(&store, request).await;
+            assert!(ask(&store, request).await.is_of_lease());
             assert!(written() > before, "{what} wrote nothing");
         }
     });

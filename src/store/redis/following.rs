@@ -36,9 +36,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// blocks the new master for longer at a time.
 const MOST_RELEASES: usize = 1_000;
 
-/// Returns true for an answer that gives its client a lease or prolongs one.
+/// Returns true for an answer that gives its client a lease or prolongs one, or says that the lease
+/// has a fence.
 fn is_grant(answer: &Answer) -> bool {
-    matches!(answer, Ok(Reply::Acquired { .. } | Reply::Renewed { .. } | Reply::Adopted(_)))
+    matches!(answer, Ok(Reply::Acquired { .. } | Reply::Renewed { .. } | Reply::Adopted(_) | Reply::Accepted))
 }
 
 impl RedisStore {
@@ -191,8 +192,8 @@ impl RedisStore {
     }
 
     /// Sends a batch to the server. While a failover is under way, requests that begin or prolong a
-    /// lease wait for its end, and so do later requests for the same tokens. All other requests are
-    /// sent at once.
+    /// lease, or give it a fence, wait for its end, and so do later requests for the same tokens.
+    /// All other requests are sent at once.
     pub(super) async fn run_when_settled(&self, batch: &[Request], limit: TimeLimit) -> Vec<Answer> {
         if !self.has_sentinels() {
             return self.run(batch, limit, false).await.answers.into_iter().flatten().collect();
@@ -225,8 +226,9 @@ impl RedisStore {
     }
 
     /// Sends a batch to the server. If a failover began or ended meanwhile, turns each grant into
-    /// an error: the new master may not know the lease. For the same reason, no grant counts before
-    /// the sentinels have said whether a failover is under way. Remembers the releases.
+    /// an error: the new master may not know the lease or its fence. For the same reason, no grant
+    /// counts before the sentinels have said whether a failover is under way. Remembers the
+    /// releases.
     async fn run_and_check(&self, batch: &[Request], limit: TimeLimit) -> Vec<Answer> {
         let switches = self.master_tracker.switches();
         let mut answers: Vec<Answer> =

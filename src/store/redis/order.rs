@@ -1,14 +1,22 @@
 //! Decides which requests of a batch wait for the end of a failover, or for the sentinels. Pure.
 //!
-//! A request that begins or prolongs a lease waits. So does a later request in the batch for the
-//! same token on the same lock: the release that cleans up after an acquire must not overtake the
-//! acquire. A release of another token on that lock does not wait. Otherwise, the lock would stay
-//! taken for the whole failover.
+//! A request that begins or prolongs a lease waits. A fence that a quorum has decided on waits,
+//! too: if the next master did not know it, a later lease could get a smaller one. A later request
+//! in the batch for the same token on the same lock waits as well: the release that cleans up after
+//! an acquire must not overtake the acquire. A release of another token on that lock does not
+//! wait. Otherwise, the lock would stay taken for the whole failover.
+//!
+//! A move does not wait: it gives nobody a lease, and its answer does not count during a failover.
 
 use rustc_hash::FxHashSet;
 
 use crate::lease::{Key, Token};
 use crate::store::{AcquireRequest, Request};
+
+/// Returns true for a request that begins or prolongs a lease, or gives it a fence.
+fn must_last(request: &Request) -> bool {
+    request.lease().is_some() || matches!(request, Request::Accept { .. })
+}
 
 /// Returns the places of the requests that are sent at once, and of those that wait for the end of
 /// a failover.
@@ -17,7 +25,7 @@ pub fn split(batch: &[Request]) -> (Vec<usize>, Vec<usize>) {
     (0..batch.len()).partition(|&place| {
         let request = &batch[place];
         let known = request.key().zip(token_of(request));
-        let waits = request.lease().is_some()
+        let waits = must_last(request)
             || known.is_some_and(|known| waiting.contains(&known))
             || matches!(request, Request::Break { key, .. } if waiting.iter().any(|(other, _)| *other == key));
         if waits {
@@ -28,12 +36,12 @@ pub fn split(batch: &[Request]) -> (Vec<usize>, Vec<usize>) {
     })
 }
 
-/// Divides a batch into two parts by lock. If the batch may begin or prolong a lease of a lock, all
-/// requests for this lock are in part 1. All other requests are in part 0. Returns the part of each
-/// request, or `None` if one part is empty.
+/// Divides a batch into two parts by lock. If the answer to a request for a lock may have to wait
+/// for the sentinels, all requests for this lock are in part 1. All other requests are in part 0.
+/// Returns the part of each request, or `None` if one part is empty.
 pub fn parts(batch: &[Request]) -> Option<Vec<u32>> {
-    let may_grant = |request: &&Request| request.lease().is_some() || matches!(request, Request::Move { .. });
-    let keys: FxHashSet<&Key> = batch.iter().filter(may_grant).filter_map(Request::key).collect();
+    let may_wait = |request: &&Request| must_last(request) || matches!(request, Request::Move { .. });
+    let keys: FxHashSet<&Key> = batch.iter().filter(may_wait).filter_map(Request::key).collect();
     let part = |request: &Request| u32::from(request.key().is_some_and(|key| keys.contains(key)));
     let parts: Vec<u32> = batch.iter().map(part).collect();
     (parts.contains(&0) && parts.contains(&1)).then_some(parts)
@@ -86,6 +94,8 @@ mod tests {
         ];
         assert_eq!(split(&batch), (vec![0, 2, 5, 6, 8], vec![1, 3, 4, 7]));
         assert_eq!(split(&batch[..1]), (vec![0], vec![]));
+        // The lease was granted before the failover, and its fence waits for the end.
+        assert_eq!(split(&[batch[8].clone(), batch[3].clone(), batch[4].clone()]), (vec![0], vec![1, 2]));
     }
 
     #[test]
@@ -97,6 +107,8 @@ mod tests {
         let batch = [release(&one), release(&other), acquire, release(&one), Request::Ping];
         assert_eq!(parts(&batch), Some(vec![1, 0, 1, 1, 0]));
         assert_eq!(parts(&batch[..2]), None);
+        let accept = Request::Accept { key: one.clone(), token, fence: Fence(1), count: 1 };
+        assert_eq!(parts(&[release(&other), accept]), Some(vec![0, 1]));
         assert_eq!(parts(&batch[2..4]), None);
         assert_eq!(parts(&[]), None);
     }

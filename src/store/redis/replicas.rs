@@ -1,10 +1,14 @@
 //! Makes leases count only when enough replicas have them, if the user sets `minReplicas`.
 //!
 //! If a server fails, the writes that no replica has received are lost. So the client sends a WAIT
-//! after the scripts of a batch that may grant or prolong leases. The WAIT ends when enough
-//! replicas have all writes before it, or when its time is over. If too few replicas have them, the
-//! client turns the grants and renewals into errors, which say that the requests may have been
-//! carried out.
+//! after the scripts of a batch that may grant or prolong leases, or give them fences. The WAIT
+//! ends when enough replicas have all writes before it, or when its time is over. If too few
+//! replicas have them, the client turns these answers into errors, which say that the requests may
+//! have been carried out. A fence that no replica has must not count: a later lease could get a
+//! smaller one.
+//!
+//! A move gives nobody a lease. An adopter gets it with a later request, which waits for replicas.
+//! So a move does not wait for them.
 //!
 //! A waiter that gets a lease by another client's release must not use the fence of a notice. So
 //! the scripts send it no fence, and it has to ask for the lease.
@@ -32,13 +36,16 @@ pub struct AwaitedWrites {
 }
 
 impl AwaitedWrites {
-    /// Returns the requests in `groups` that may grant or prolong leases. Returns `None` if there
-    /// are none, or if the address wants no replicas. `left` is the time that the batch has left.
-    /// The replicas get at most half of it, because later commands on the same connection wait,
-    /// too.
+    /// Returns the requests in `groups` that may grant or prolong leases, or give them fences.
+    /// Returns `None` if there are none, or if the address wants no replicas. `left` is the time
+    /// that the batch has left. The replicas get at most half of it, because later commands on the
+    /// same connection wait, too.
     pub fn of(address: &RedisAddress, groups: &[Group<'_>], left: Duration) -> Option<Self> {
         let grants = |group: &&Group<'_>| {
-            matches!(group.class, Class::Acquire(_) | Class::Renew(..) | Class::Detach(_) | Class::Adopt(..))
+            matches!(
+                group.class,
+                Class::Acquire(_) | Class::Renew(..) | Class::Detach(_) | Class::Adopt(..) | Class::Accept
+            )
         };
         let members: Vec<usize> =
             groups.iter().filter(grants).flat_map(|group| group.members.iter().copied()).collect();
@@ -55,8 +62,8 @@ impl AwaitedWrites {
         command
     }
 
-    /// Replaces the grants and renewals among `answers` with an error, unless `reply` says that
-    /// enough replicas have them.
+    /// Replaces the grants, renewals and accepted fences among `answers` with an error, unless
+    /// `reply` says that enough replicas have them.
     pub fn check(self, address: &RedisAddress, reply: Option<Value>, answers: &mut [Option<Answer>]) {
         let wanted = address.min_replicas;
         let error = match reply {
@@ -74,8 +81,9 @@ impl AwaitedWrites {
             _ => fault::not_a_redis(address, true),
         };
         for member in self.members {
-            if let Some(Ok(Reply::Acquired { .. } | Reply::Renewed { .. } | Reply::Adopted(_))) =
-                answers[member]
+            if let Some(Ok(
+                Reply::Acquired { .. } | Reply::Renewed { .. } | Reply::Adopted(_) | Reply::Accepted,
+            )) = answers[member]
             {
                 answers[member] = Some(Err(error.clone()));
             }
