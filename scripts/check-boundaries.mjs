@@ -52,6 +52,13 @@ const RULES = [
     applies: (path) => path.startsWith('src/lease/') || path === 'src/worker.rs',
     forbidden: /Instant::now|SystemTime|\bstd::(fs|net|io|thread|process)\b|\btokio\b|engine::clock|\brustix\b/,
   },
+  {
+    // rustc_hash has no random seed, so a user who chooses keys can make all of them collide.
+    what: 'only maps whose keys are numbers that this process counts use rustc_hash',
+    applies: () => true,
+    forbidden:
+      /\bFxHash(Map|Set)<(?!(u32|u64|usize|OpId|ClientId|EnvId|StoreId)\b|\(usize, u64\))|\blet\b.*\bFxHash(Map|Set)::/,
+  },
 ]
 
 const sources = filesBelow('src', ['.rs'])

@@ -1,6 +1,7 @@
 //! Runs the engine's thread: passes events and the time to the rules, and carries out their
 //! effects.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -135,7 +136,7 @@ struct Driver {
     /// The open store of each specification, by the specification's identity. Keeps the
     /// specification that opened the store: other clients find a lock file only while a
     /// specification refers to it.
-    by_identity: FxHashMap<String, (StoreId, StoreSpec)>,
+    by_identity: HashMap<String, (StoreId, StoreSpec)>,
     last_store: StoreId,
     /// The stores send their notices here.
     notices: UnboundedSender<(StoreId, Notice)>,
@@ -152,7 +153,7 @@ impl Driver {
             core: Core::new(RandomState::new().hash_one(0)),
             open,
             stores: FxHashMap::default(),
-            by_identity: FxHashMap::default(),
+            by_identity: HashMap::new(),
             last_store: 0,
             notices,
             noticed,

@@ -1,10 +1,8 @@
 //! Remembers the tokens whose acquire got no answer. Such a request may still arrive after the
 //! lease was released, and would then get a lease that no client knows of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-
-use rustc_hash::FxHashMap;
 
 use super::{Instant, Token};
 
@@ -28,7 +26,7 @@ struct Doubt {
 /// The tokens in doubt. No step searches all of them: a store that is away may leave thousands.
 #[derive(Default)]
 pub struct InDoubt {
-    tokens: FxHashMap<Token, Doubt>,
+    tokens: HashMap<Token, Doubt>,
     /// The same tokens by the times until which they are remembered.
     by_until: BTreeMap<(Instant, u64), Token>,
     /// The last number that a token got.

@@ -9,11 +9,11 @@ mod shared;
 mod table;
 
 use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
-use rustc_hash::FxHashSet;
 
 use self::shared::{SharedTable, lock};
 pub use self::table::LeaseTable;
@@ -118,7 +118,7 @@ impl Store for MemoryStore {
     /// wait.
     fn parts(&self, batch: &[Request]) -> Option<Vec<u32>> {
         let is_break = |request: &&Request| matches!(request, Request::Break { .. });
-        let broken: FxHashSet<&Key> = batch.iter().filter(is_break).filter_map(Request::key).collect();
+        let broken: HashSet<&Key> = batch.iter().filter(is_break).filter_map(Request::key).collect();
         let part = |request: &Request| u32::from(request.key().is_some_and(|key| broken.contains(key)));
         (!broken.is_empty()).then(|| batch.iter().map(part).collect())
     }

@@ -3,9 +3,8 @@
 //! A table outlives its stores as long as it has valid leases: no client owns a detached lease, or
 //! an id that `once` remembers. Every new table gives larger fences than all removed tables.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use rustc_hash::FxHashMap;
 
 use super::LeaseTable;
 use crate::lease::{Fence, Instant};
@@ -19,7 +18,7 @@ pub fn lock(table: &SharedTable) -> MutexGuard<'_, LeaseTable> {
 }
 
 struct Tables {
-    by_name: Option<FxHashMap<Arc<str>, SharedTable>>,
+    by_name: Option<HashMap<Arc<str>, SharedTable>>,
     /// The largest fence of the removed tables.
     floor: Fence,
 }

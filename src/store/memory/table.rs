@@ -1,11 +1,10 @@
 //! Holds the locks of the store in memory. The caller passes the time as an argument.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
-
-use rustc_hash::FxHashMap;
 
 use super::fence_limiter::FenceLimiter;
 use crate::lease::{Fence, Instant, Key};
@@ -27,10 +26,10 @@ const SWEEP_AFTER: usize = 1024;
 pub struct LeaseTable {
     /// The name of the table in a diagnosis.
     name: Arc<str>,
-    locks: FxHashMap<Key, Lock>,
+    locks: HashMap<Key, Lock>,
     /// Until when the table refuses repairs of locks that were broken. See
     /// [`AcquireRequest::repairs`](crate::store::AcquireRequest::repairs).
-    broken: FxHashMap<Key, Instant>,
+    broken: HashMap<Key, Instant>,
     /// The largest fence of leases that have ended. One number serves all keys, so that the table
     /// can forget a key. See [`rules`](crate::store::rules).
     floor: Fence,
@@ -48,8 +47,8 @@ impl Default for LeaseTable {
     fn default() -> Self {
         Self {
             name: "memory:".into(),
-            locks: FxHashMap::default(),
-            broken: FxHashMap::default(),
+            locks: HashMap::new(),
+            broken: HashMap::new(),
             floor: Fence::NONE,
             fence_limiter: FenceLimiter::default(),
             sweep_at: Instant::from_micros(0),

@@ -166,3 +166,10 @@ fn the_size_of_the_table_is_proportional_to_its_valid_leases() {
         assert!(table.len() <= 100 + SWEEP_AFTER, "{} after {i}", table.len());
     }
 }
+
+#[test]
+fn each_table_hashes_a_key_in_its_own_way() {
+    // Otherwise, a user who chooses keys could make all of them collide.
+    let hash = || std::hash::BuildHasher::hash_one(LeaseTable::default().locks.hasher(), "key");
+    assert_ne!(hash(), hash());
+}

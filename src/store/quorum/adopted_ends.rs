@@ -3,9 +3,7 @@
 //! A client may hold thousands of adopted leases. The coordinator asks for the next end after each
 //! answer, so a search of all leases would take too long.
 
-use std::collections::BTreeMap;
-
-use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::lease::{Instant, Token};
 
@@ -15,7 +13,7 @@ pub struct AdoptedEnds {
     /// The tokens by the ends of their leases. The numbers distinguish leases that end at the same
     /// time.
     tokens: BTreeMap<(Instant, u64), Token>,
-    places: FxHashMap<Token, (Instant, u64)>,
+    places: HashMap<Token, (Instant, u64)>,
     /// The last number that a lease got.
     serial: u64,
 }

@@ -5,7 +5,7 @@
 //! time after each answer, and for the attempts of an adopter when a lease ends. If it searched all
 //! attempts, the adoptions would time out.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
@@ -29,7 +29,7 @@ struct Entry {
 #[derive(Default)]
 pub struct Adoptions {
     attempts: FxHashMap<u64, Entry>,
-    by_adopter: FxHashMap<Token, Vec<u64>>,
+    by_adopter: HashMap<Token, Vec<u64>>,
     wakes: BTreeSet<(Instant, u64)>,
     /// The attempts that wait for their turn, in the order in which they came. Some may have ended
     /// since.

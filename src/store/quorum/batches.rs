@@ -1,6 +1,8 @@
 //! Keeps the batches that have open requests. Pure.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::HashSet;
+
+use rustc_hash::FxHashMap;
 
 use crate::lease::{Instant, Key};
 use crate::store::{Answer, Request};
@@ -39,7 +41,7 @@ impl Batches {
     /// all without a key.
     pub fn begin(&mut self, id: u64, requests: Vec<Request>, deadline: Instant) -> Vec<Ready> {
         let answers: Vec<Option<Answer>> = vec![None; requests.len()];
-        let mut keys = FxHashSet::default();
+        let mut keys = HashSet::new();
         let (first, behind) = requests
             .into_iter()
             .enumerate()

@@ -2,10 +2,9 @@
 //! which of its own leases have no majority any more. Keeps the terms of each lease: the quorum
 //! sends them to a node that does not know the lease. Pure.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-use rustc_hash::FxHashMap;
 
 use super::adopted_ends::AdoptedEnds;
 use crate::lease::{Fence, Instant, Key, Mode, Token};
@@ -90,7 +89,7 @@ impl TrackedLease {
 /// See the module.
 #[derive(Default)]
 pub struct LeaseNodes {
-    leases: FxHashMap<Token, TrackedLease>,
+    leases: HashMap<Token, TrackedLease>,
     /// The ends of adopted leases. These leases stay tracked after their end, so that
     /// [`LeaseNodes::ended`] returns them.
     adopted: AdoptedEnds,

@@ -1,9 +1,8 @@
 //! Remembers the claims that other adopters have at the nodes, to find the claims of dead adopters.
 //! Pure.
 
+use std::collections::HashMap;
 use std::time::Duration;
-
-use rustc_hash::FxHashMap;
 
 use crate::lease::{Instant, Token};
 
@@ -18,7 +17,7 @@ const PRUNE_FROM: usize = 64;
 #[derive(Default)]
 pub struct OtherAdopters {
     /// When each claim was first and last reported.
-    claims: FxHashMap<Token, (Instant, Instant)>,
+    claims: HashMap<Token, (Instant, Instant)>,
     /// The number of claims at which old ones are removed next.
     prune_at: usize,
 }

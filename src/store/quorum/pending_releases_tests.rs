@@ -1,4 +1,4 @@
-use rustc_hash::FxHashSet;
+use std::collections::HashSet;
 
 use super::node_releases::{MOST, MOST_AT_ONCE};
 use super::*;
@@ -226,7 +226,7 @@ fn a_node_that_returns_gets_thousands_of_pending_releases() {
         pending_releases.answered(now, 0, &vec![failed(); changes.len()], 1.0);
         now = pending_releases.next_wake().expect("it failed");
     }
-    let mut released = FxHashSet::default();
+    let mut released = HashSet::new();
     while let Some((_, changes)) = pending_releases.due(now).pop() {
         released.extend(changes.iter().map(|change| change.token));
         pending_releases.answered(now, 0, &vec![done(); changes.len()], 1.0);

@@ -1,6 +1,8 @@
 //! Tracks the repairs that are under way: requests that ask a node to grant a lease again, or to
 //! accept the fence of a lease. Pure.
 
+use std::collections::HashMap;
+
 use rustc_hash::FxHashMap;
 
 use crate::lease::{Fence, Key, Token, Ttl};
@@ -28,7 +30,7 @@ struct OpenRepair {
 #[derive(Default)]
 pub struct Repairs {
     repairs: FxHashMap<u64, Repair>,
-    open: FxHashMap<Token, OpenRepair>,
+    open: HashMap<Token, OpenRepair>,
 }
 
 impl Repairs {

@@ -8,9 +8,8 @@
 //! An answer arrives after the node sent it, so the end that is computed from it is never too
 //! early. A later answer may include time that an earlier attempt added, so the earliest end stays.
 
+use std::collections::HashMap;
 use std::time::Duration;
-
-use rustc_hash::FxHashMap;
 
 use crate::lease::{Instant, Token};
 
@@ -29,7 +28,7 @@ struct Told {
 /// See the module.
 #[derive(Default)]
 pub struct TicketEnds {
-    adopters: FxHashMap<Token, Told>,
+    adopters: HashMap<Token, Told>,
     /// The number of adopters at which those with ended leases are removed next.
     prune_at: usize,
 }

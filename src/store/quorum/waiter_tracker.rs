@@ -15,7 +15,7 @@
 //! The waiter asks all nodes sooner if another node hands it the lock, or if that holder no longer
 //! holds most nodes.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
@@ -81,7 +81,7 @@ pub enum NoticeEffect {
 /// Keeps all waiters. See the module.
 #[derive(Default)]
 pub struct WaiterTracker {
-    waiters: FxHashMap<Token, TrackedWaiter>,
+    waiters: HashMap<Token, TrackedWaiter>,
     numbers: FxHashMap<u64, Token>,
     /// When silent waiters are forgotten next.
     sweep_at: Instant,

@@ -5,10 +5,10 @@
 //! its last call, perhaps more than once ("SCAN", Redis documentation).
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use redis::{Pipeline, Value};
-use rustc_hash::FxHashSet;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
@@ -126,7 +126,7 @@ impl RedisStore {
 /// when it has one key more than are wanted, or more than [`MOST_KEYS`] bytes.
 pub(super) struct Found<'a> {
     filter: &'a ListFilter,
-    keys: RefCell<FxHashSet<Key>>,
+    keys: RefCell<HashSet<Key>>,
     bytes: Cell<usize>,
     is_complete: Cell<bool>,
 }

@@ -8,7 +8,7 @@
 //!
 //! A move does not wait: it gives nobody a lease, and its answer does not count during a failover.
 
-use rustc_hash::FxHashSet;
+use std::collections::HashSet;
 
 use crate::lease::{Key, Token};
 use crate::store::{AcquireRequest, Request};
@@ -21,7 +21,7 @@ fn must_last(request: &Request) -> bool {
 /// Returns the places of the requests that are sent at once, and of those that wait for the end of
 /// a failover.
 pub fn split(batch: &[Request]) -> (Vec<usize>, Vec<usize>) {
-    let mut waiting: FxHashSet<(&Key, Token)> = FxHashSet::default();
+    let mut waiting: HashSet<(&Key, Token)> = HashSet::new();
     (0..batch.len()).partition(|&place| {
         let request = &batch[place];
         let known = request.key().zip(token_of(request));
@@ -41,7 +41,7 @@ pub fn split(batch: &[Request]) -> (Vec<usize>, Vec<usize>) {
 /// Returns the part of each request, or `None` if one part is empty.
 pub fn parts(batch: &[Request]) -> Option<Vec<u32>> {
     let may_wait = |request: &&Request| must_last(request) || matches!(request, Request::Move { .. });
-    let keys: FxHashSet<&Key> = batch.iter().filter(may_wait).filter_map(Request::key).collect();
+    let keys: HashSet<&Key> = batch.iter().filter(may_wait).filter_map(Request::key).collect();
     let part = |request: &Request| u32::from(request.key().is_some_and(|key| keys.contains(key)));
     let parts: Vec<u32> = batch.iter().map(part).collect();
     (parts.contains(&0) && parts.contains(&1)).then_some(parts)

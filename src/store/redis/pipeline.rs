@@ -1,9 +1,9 @@
 //! Turns a batch of requests into a pipeline of script calls.
 
+use std::collections::HashSet;
 use std::io::Write;
 
 use redis::{Cmd, Pipeline, RedisWrite};
-use rustc_hash::FxHashSet;
 
 use super::cluster::slot_of;
 use super::scripts::{FENCE_LIFE, LockScript, SCRIPTS};
@@ -117,7 +117,7 @@ impl<'a> Group<'a> {
 /// accepts no other calls.
 pub fn groups(batch: &[Request], in_cluster: bool) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    let mut keys = FxHashSet::default();
+    let mut keys = HashSet::new();
     // The beginning of the stretch in the batch and in the groups, and whether the stretch has a
     // second class. Most batches have one class only. So the keys are collected only when a second
     // class occurs.

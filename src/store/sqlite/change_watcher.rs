@@ -5,9 +5,8 @@
 //! has changed, which costs some µs. Less often, it looks whether a process is gone or a lease has
 //! run out, which no process writes down.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
-
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::{AcquireRequest, Answer, Notice, Reply, Request, WAITER_LIFE};
 use super::leases::HandedLease;
@@ -30,9 +29,9 @@ const ENDS_EVERY: Duration = Duration::from_millis(25);
 /// The waiters of this process.
 #[derive(Debug, Default)]
 pub struct ChangeWatcher {
-    waiting: FxHashMap<Token, WatchedWaiter>,
+    waiting: HashMap<Token, WatchedWaiter>,
     /// Waiters that got a notice and have not taken up their leases yet.
-    notified: FxHashSet<Token>,
+    notified: HashSet<Token>,
     /// True if other leases may be in the way of the waiters now.
     may_have_changed: bool,
     /// When a waiter last came or was handed a lease.
@@ -123,7 +122,7 @@ impl ChangeWatcher {
     }
 
     /// Returns the keys where a lease or place in the way of a waiter may have ended by `now`.
-    pub fn possibly_ended(&self, now: Instant) -> FxHashSet<Key> {
+    pub fn possibly_ended(&self, now: Instant) -> HashSet<Key> {
         let possibly_ended =
             self.waiting.values().filter(|waiter| self.may_have_changed || waiter.look_at <= now);
         possibly_ended.map(|waiter| waiter.key.clone()).collect()
@@ -131,7 +130,7 @@ impl ChangeWatcher {
 
     /// Notes that all keys of [`ChangeWatcher::possibly_ended`] were checked. At the keys of
     /// `ends`, nothing in the way ends before these instants.
-    pub fn trust(&mut self, ends: &FxHashMap<Key, Instant>) {
+    pub fn trust(&mut self, ends: &HashMap<Key, Instant>) {
         self.may_have_changed = false;
         for waiter in self.waiting.values_mut() {
             waiter.look_at = ends.get(&waiter.key).copied().unwrap_or(waiter.look_at);
@@ -226,12 +225,12 @@ mod tests {
         wait(&mut change_watcher, "soon", Token::random(), 10, at(0));
         wait(&mut change_watcher, "late", Token::random(), 1_000, at(0));
         assert!(change_watcher.possibly_ended(at(9)).is_empty());
-        assert_eq!(change_watcher.possibly_ended(at(10)), FxHashSet::from_iter(["soon".into()]));
-        change_watcher.trust(&FxHashMap::from_iter([("soon".into(), at(500))]));
+        assert_eq!(change_watcher.possibly_ended(at(10)), HashSet::from_iter(["soon".into()]));
+        change_watcher.trust(&HashMap::from_iter([("soon".into(), at(500))]));
         assert!(change_watcher.possibly_ended(at(499)).is_empty());
         change_watcher.set_changed();
         assert_eq!(change_watcher.possibly_ended(at(11)).len(), 2);
-        change_watcher.trust(&FxHashMap::default());
+        change_watcher.trust(&HashMap::new());
         assert!(change_watcher.possibly_ended(at(11)).is_empty());
     }
 }

@@ -1,11 +1,11 @@
 //! Runs the one thread that owns the file, so that the engine's thread never blocks on it.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::super::{Notice, StoreError, StoreErrorKind};
@@ -229,7 +229,7 @@ impl FileThread {
         let (Some(session), Some(owner), true) = (&mut self.session, &self.owner, self.admitted) else {
             return Ok(());
         };
-        let (now, mut looks, mut trusted) = (clock::now(), Vec::new(), FxHashMap::default());
+        let (now, mut looks, mut trusted) = (clock::now(), Vec::new(), HashMap::new());
         for key in self.change_watcher.possibly_ended(now) {
             match session.ends(&key)?.filter(|ends| *ends > now) {
                 Some(ends) => {

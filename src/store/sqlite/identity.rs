@@ -1,5 +1,6 @@
 //! Identifies the files that a store has open, whatever their names lead to.
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -7,8 +8,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-
-use rustc_hash::FxHashMap;
 
 use super::file_id::FileId;
 pub use super::links::resolve;
@@ -203,7 +202,7 @@ impl Pin {
 /// Maps each database to the log index that this copy of SQLite has open for it, or had last.
 /// SQLite opens the index once for all connections, so only the first connection sees which file it
 /// is. Keeps a few bytes for each database that was ever opened.
-static INDEXES: Mutex<Option<FxHashMap<FileId, FileId>>> = Mutex::new(None);
+static INDEXES: Mutex<Option<HashMap<FileId, FileId>>> = Mutex::new(None);
 
 /// Prepares this thread for [`Files::opened`]. Call it before SQLite opens the files of a database.
 pub fn prepare() {

@@ -6,11 +6,11 @@ mod reading;
 mod sweep;
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::fs::File;
 use std::time::Duration;
 
 use rusqlite::{Connection, named_params};
-use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
 use super::super::adopted_lease::limit;
@@ -61,7 +61,7 @@ pub struct Transaction<'a> {
     /// True if the transaction may write.
     writes: bool,
     /// The locks that were read. No other process can change them meanwhile.
-    known: FxHashMap<Key, RowCache>,
+    known: HashMap<Key, RowCache>,
     /// The floor of the fences in the file, once it was read. See [`rules`].
     floor: Option<Fence>,
     /// The largest fence of the leases that ended in this transaction. The commit raises the floor
@@ -92,7 +92,7 @@ impl<'a> Transaction<'a> {
             now,
             wall_us,
             writes,
-            known: FxHashMap::default(),
+            known: HashMap::new(),
             floor: None,
             raised: Fence::NONE,
             any_waiters: None,

@@ -4,13 +4,13 @@
 //! namespace it runs. A pid can't show that for certain. The record in the file names the file
 //! itself, so that other processes can tell it from an unlocked copy.
 
+use std::collections::HashSet;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use rustc_hash::FxHashSet;
 use uuid::Uuid;
 
 use super::identity::FileIds;
@@ -20,9 +20,9 @@ use super::record::{self, Record};
 use super::rights;
 
 /// The ids of the owners that this copy of the library has made.
-static OWN: Mutex<Option<FxHashSet<Uuid>>> = Mutex::new(None);
+static OWN: Mutex<Option<HashSet<Uuid>>> = Mutex::new(None);
 
-fn own() -> MutexGuard<'static, Option<FxHashSet<Uuid>>> {
+fn own() -> MutexGuard<'static, Option<HashSet<Uuid>>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,5 +1,6 @@
 //! Finds out whether locks of the open file work on the file system of the lock file.
 
+use std::collections::HashMap;
 use std::ffi::c_int;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -7,7 +8,6 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Mutex;
 
-use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
 use super::file_id::FileId;
@@ -19,7 +19,7 @@ unsafe extern "C" {
 /// Returns whether a lock that SQLite takes in `directory` belongs to the open file and not to the
 /// process. Probes each file system once.
 pub fn locks_belong_to_open_files(directory: &Path) -> bool {
-    static KNOWN: Mutex<Option<FxHashMap<u64, bool>>> = Mutex::new(None);
+    static KNOWN: Mutex<Option<HashMap<u64, bool>>> = Mutex::new(None);
     let Ok(found) = rustix::fs::stat(directory) else { return false };
     let mut known = KNOWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     known_or(known.get_or_insert_default(), FileId::of(&found).device, || try_out(directory))
@@ -28,7 +28,7 @@ pub fn locks_belong_to_open_files(directory: &Path) -> bool {
 /// Returns the answer for `device`, and asks only if it is not known. After an error, returns false
 /// and remembers nothing, so the next call asks again: the process may have too few descriptors at
 /// the moment.
-fn known_or(known: &mut FxHashMap<u64, bool>, device: u64, ask: impl FnOnce() -> io::Result<bool>) -> bool {
+fn known_or(known: &mut HashMap<u64, bool>, device: u64, ask: impl FnOnce() -> io::Result<bool>) -> bool {
     if let Some(answer) = known.get(&device) {
         return *answer;
     }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn only_answers_are_remembered() {
-        let known = &mut FxHashMap::default();
+        let known = &mut HashMap::new();
         assert!(!known_or(known, 1, || Err(io::ErrorKind::StorageFull.into())));
         assert!(known_or(known, 1, || Ok(true)), "after an error it asks again");
         assert!(known_or(known, 1, || unreachable!("known by now")));

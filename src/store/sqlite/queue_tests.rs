@@ -77,9 +77,9 @@ fn any_request([tokens, others]: [&mut Vec<Token>; 2]) -> Request {
 #[derive(Default)]
 struct Notified {
     /// The fences of each key, in order.
-    of_key: FxHashMap<Key, Vec<Fence>>,
+    of_key: HashMap<Key, Vec<Fence>>,
     /// The last fence of each token.
-    of_token: FxHashMap<Token, Fence>,
+    of_token: HashMap<Token, Fence>,
 }
 
 impl Notified {

@@ -1,10 +1,10 @@
 //! Tells which of the stores that use the file still live, as far as one transaction knows.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
 use super::boot;
@@ -81,7 +81,7 @@ pub struct RowLifetimes<'a> {
     /// True if the transaction may write, and so can free the rows of dead owners.
     writes: bool,
     /// The owners that were checked; `true` for an owner that is gone.
-    seen: FxHashMap<Uuid, bool>,
+    seen: HashMap<Uuid, bool>,
     /// Owners that are gone. The transaction deletes their rows.
     gone: Vec<Uuid>,
     /// The files of these owners, which have to be removed after the commit.
@@ -90,7 +90,7 @@ pub struct RowLifetimes<'a> {
 
 impl<'a> RowLifetimes<'a> {
     pub fn new(me: ThisStore<'a>, now: Instant, wall_us: u64, writes: bool) -> Self {
-        let seen = FxHashMap::from_iter([(me.owner, false)]);
+        let seen = HashMap::from_iter([(me.owner, false)]);
         Self { me, now, wall_us, writes, seen, gone: Vec::new(), dead_owner_files: Vec::new() }
     }
 

@@ -1,10 +1,10 @@
 //! Reads a lock from its rows for the contract's rules, and writes back what has changed.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use rusqlite::types::Type;
 use rusqlite::{CachedStatement, Connection, Row, params};
-use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
 use super::super::rules::{Held, Lock, Waiting};
@@ -92,7 +92,7 @@ pub struct RowCache {
     pub lock: Lock,
     /// The rows as they were read.
     read: Vec<Stored>,
-    entries: FxHashMap<Token, CachedRow>,
+    entries: HashMap<Token, CachedRow>,
     /// The last place that a waiter has, or had when the lock was read. A new place is behind it,
     /// so no row is written twice.
     last_place: i64,

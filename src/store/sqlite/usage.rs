@@ -1,9 +1,8 @@
 //! The leases of this process in the files. They decide what happens when the files are replaced,
 //! and when the store may close them.
 
+use std::collections::HashMap;
 use std::time::Duration;
-
-use rustc_hash::FxHashMap;
 
 use super::super::{AcquireRequest, Answer, Reply, Request};
 use crate::lease::{Instant, Token};
@@ -21,7 +20,7 @@ const PRUNE_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct Usage {
     /// When each lease ends if it is not renewed.
-    leases: FxHashMap<Token, Instant>,
+    leases: HashMap<Token, Instant>,
     used: Instant,
     prune_at: Instant,
 }

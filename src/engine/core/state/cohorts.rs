@@ -2,7 +2,7 @@
 //! the lease on among themselves within the bounds of [`hand_off`](crate::lease::hand_off). Touches
 //! its own map only; what a cohort needs at the store is returned as a [`Place`].
 
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
 use crate::engine::command::AcquireCommand;
 use crate::engine::ids::{CohortId, OpId};
@@ -71,7 +71,7 @@ pub enum Place {
 /// See the module.
 #[derive(Default)]
 pub struct Cohorts {
-    cohorts: FxHashMap<CohortId, Cohort>,
+    cohorts: HashMap<CohortId, Cohort>,
 }
 
 impl Cohorts {
@@ -188,5 +188,19 @@ impl Cohorts {
 
     pub fn len(&self) -> usize {
         self.cohorts.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher;
+
+    use super::*;
+
+    #[test]
+    fn each_engine_hashes_a_key_in_its_own_way() {
+        // Otherwise, a user who chooses keys could make all of them collide.
+        let hash = || Cohorts::default().cohorts.hasher().hash_one("key");
+        assert_ne!(hash(), hash());
     }
 }

@@ -1,8 +1,7 @@
 //! Tracks tokens with acquires and renewals that not all nodes have answered yet.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-
-use rustc_hash::FxHashMap;
 
 use crate::lease::Token;
 
@@ -14,7 +13,7 @@ struct OpenToken {
 
 /// See the module.
 #[derive(Default)]
-pub struct OpenRequests(FxHashMap<Token, OpenToken>);
+pub struct OpenRequests(HashMap<Token, OpenToken>);
 
 impl OpenRequests {
     /// Notes that another request for the lease of `token` goes to the nodes.

@@ -1,9 +1,7 @@
 //! Keeps the detachments that wait for the answers to earlier requests: see `detaching`. Finds them
 //! by the tokens of their leases, and by the times until which they wait.
 
-use std::collections::BTreeMap;
-
-use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::lease::{Instant, Token};
 use crate::store::Request;
@@ -25,7 +23,7 @@ pub struct WaitingDetachment {
 pub struct WaitingDetachments {
     /// By the time until which each waits, and by its number in the order of arrival.
     waiting: BTreeMap<(Instant, u64), WaitingDetachment>,
-    of_token: FxHashMap<Token, Vec<(Instant, u64)>>,
+    of_token: HashMap<Token, Vec<(Instant, u64)>>,
     /// The tokens with waiting detachments for which nodes have answered a request since the last
     /// [`WaitingDetachments::take_ready`].
     answered: Vec<Token>,

@@ -4,10 +4,8 @@
 //! A node that is away may have thousands of pending releases, and each end of an adoption changes
 //! some of them. So no step searches all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-
-use rustc_hash::FxHashMap;
 
 use super::token_change::TokenChange;
 use crate::lease::{Instant, Token};
@@ -42,13 +40,13 @@ struct Entry {
 /// See the module.
 #[derive(Default)]
 pub(super) struct ReleaseTable {
-    entries: FxHashMap<Token, Entry>,
+    entries: HashMap<Token, Entry>,
     /// The tokens of the releases that are not in flight, by the times at which they are due.
     by_due: BTreeMap<(Instant, u64), Token>,
     /// The same tokens by their ends.
     by_end: BTreeMap<(Instant, u64), Token>,
     /// The tokens of all moves by the tokens that get the leases.
-    by_target: FxHashMap<Token, Vec<Token>>,
+    by_target: HashMap<Token, Vec<Token>>,
     /// The last number that an entry got.
     last: u64,
 }

@@ -31,6 +31,7 @@ mod redirect;
 mod routed_request;
 mod slots;
 
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -38,7 +39,6 @@ use futures_util::FutureExt;
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{self, FuturesUnordered};
-use rustc_hash::FxHashMap;
 use tokio::time::{Instant, sleep, timeout_at};
 
 pub use self::address::ClusterAddress;
@@ -178,7 +178,7 @@ impl ClusterStore {
     fn calls(&self, routed: Vec<RoutedRequest>, next: &mut Vec<Next>) -> Vec<NodeCall> {
         let map = self.nodes.map();
         let mut calls: Vec<NodeCall> = Vec::new();
-        let mut places: FxHashMap<(NodeAddress, bool), usize> = FxHashMap::default();
+        let mut places: HashMap<(NodeAddress, bool), usize> = HashMap::new();
         for routed_request in routed {
             let Some(place) = routed_request.ask.as_ref().or_else(|| map.owner(routed_request.slot)) else {
                 let error = fault::down(self.address(), routed_request.slot, "no node has it");

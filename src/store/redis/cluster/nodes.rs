@@ -1,6 +1,7 @@
 //! Keeps the nodes of a cluster and the map of their slots.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,6 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, Shared};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -48,7 +48,7 @@ pub struct Nodes {
     budget: Arc<Budget>,
     map: RefCell<SlotMap>,
     /// The stores on the nodes in use: masters, and nodes that were asked for the map.
-    stores: RefCell<FxHashMap<NodeAddress, Rc<RedisStore>>>,
+    stores: RefCell<HashMap<NodeAddress, Rc<RedisStore>>>,
     refresh_limiter: RefCell<RefreshLimiter>,
     refresh: RefCell<Option<(Refresh, AbortHandle)>>,
     /// True if a redirect has changed the map since the last answer.
@@ -243,7 +243,7 @@ impl Nodes {
         let stores = self.stores.borrow();
         places.sort_by_key(|place| !stores.get(place).is_some_and(|store| store.is_connected()));
         let seeds = self.address.seeds().iter().filter_map(NodeAddress::of_address);
-        let mut known = FxHashSet::default();
+        let mut known = HashSet::new();
         let candidates = self.informed.take().into_iter().chain(places).chain(seeds);
         candidates.filter(|place| known.insert(place.clone())).collect()
     }
@@ -254,7 +254,7 @@ impl Nodes {
         let news = map.differs_from(&self.map.borrow()) | self.moved.take();
         *self.map.borrow_mut() = map;
         let map = self.map.borrow();
-        let masters: FxHashMap<&NodeAddress, [u16; 2]> = map.masters().collect();
+        let masters: HashMap<&NodeAddress, [u16; 2]> = map.masters().collect();
         let mut gone = Vec::new();
         self.stores.borrow_mut().retain(|place, store| {
             let homes = masters.get(place).copied();
@@ -285,7 +285,7 @@ impl Nodes {
     /// more and more connections.
     fn close_strangers(&self) {
         let map = self.map.borrow();
-        let mut known: FxHashSet<NodeAddress> = map.masters().map(|(place, _)| place.clone()).collect();
+        let mut known: HashSet<NodeAddress> = map.masters().map(|(place, _)| place.clone()).collect();
         known.extend(self.address.seeds().iter().filter_map(NodeAddress::of_address));
         let mut stores = self.stores.borrow_mut();
         for (_, store) in stores.extract_if(|place, _| !known.contains(place)) {

@@ -1,11 +1,11 @@
 //! Which node of a cluster has which hash slot. Pure: what is known, and when to ask again.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use crc::{CRC_16_XMODEM, Crc};
 use redis::Value;
-use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use super::super::address::{MOST_HOST_BYTES, RedisAddress, named_host};
@@ -104,7 +104,7 @@ pub struct SlotMap {
     /// The masters, each once. Some may have lost their last slot since.
     places: Vec<NodeAddress>,
     /// The index of each place in `places`.
-    numbers: FxHashMap<NodeAddress, u16>,
+    numbers: HashMap<NodeAddress, u16>,
     /// The index in `places` of the owner of each slot, or [`NOBODY`].
     owners: Box<[u16]>,
     /// How many slots each of `places` has.
@@ -118,7 +118,7 @@ impl SlotMap {
     pub fn empty() -> Self {
         Self {
             places: Vec::new(),
-            numbers: FxHashMap::default(),
+            numbers: HashMap::new(),
             owners: vec![NOBODY; SLOTS].into(),
             counts: Vec::new(),
             masters: 0,
@@ -131,7 +131,7 @@ impl SlotMap {
         let Value::Array(ranges) = reply else { return None };
         let (mut map, mut filled) = (Self::empty(), 0);
         // A host takes long to escape, and a false map may repeat one in each range.
-        let mut known: FxHashMap<(&str, i64), u16> = FxHashMap::default();
+        let mut known: HashMap<(&str, i64), u16> = HashMap::new();
         for range in ranges {
             let Value::Array(parts) = range else { return None };
             let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = &parts[..] else {
