@@ -3,10 +3,12 @@
 
 use std::io;
 
-use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
+use tokio_rustls::rustls::{
+    AlertDescription, CertificateError, Error as TlsError, InvalidMessage, OtherError,
+};
 
 use super::address::RedisAddress;
-use super::fault;
+use super::fault::{self, MOST_SAID};
 use crate::store::printable::printable;
 use crate::store::{ChainExcess, StoreError, StoreErrorKind, Tls};
 
@@ -14,6 +16,9 @@ use crate::store::{ChainExcess, StoreError, StoreErrorKind, Tls};
 const MOST_NAMES: usize = 5;
 /// The most characters of such a name that messages show.
 const MOST_NAME: usize = 100;
+/// What stands between two names.
+const SEPARATOR: &str = ", ";
+const UNUSABLE: &str = "its certificate can't be used; check it with openssl verify";
 const DAY: u64 = 86_400;
 
 /// Returns the error for a server that can't be reached because of `error`.
@@ -72,9 +77,13 @@ fn not_secure(address: &RedisAddress, error: &TlsError) -> StoreError {
         TlsError::AlertReceived(alert) => refused(&tls, *alert),
         TlsError::InvalidMessage(InvalidMessage::InvalidContentType) => return no_tls(address),
         TlsError::PeerIncompatible(_) => {
-            (StoreErrorKind::Unsupported, format!("TLS 1.2 or 1.3 is needed, with a modern cipher ({error})"))
+            (StoreErrorKind::Unsupported, "TLS 1.2 or 1.3 is needed, with a modern cipher".into())
         }
-        _ => (StoreErrorKind::Unsupported, format!("what it says is no TLS that we understand ({error})")),
+        _ => {
+            let text = error.to_string();
+            let said = fault::without_secrets(address, &text, &printable(&text, MOST_SAID)).to_owned();
+            (StoreErrorKind::Unsupported, format!("what it says is no TLS that we understand ({said})"))
+        }
     };
     let what = match kind {
         StoreErrorKind::Untrusted => "can't be trusted",
@@ -118,12 +127,37 @@ fn untrusted(address: &RedisAddress, tls: &Tls, error: &CertificateError) -> Str
             if address.hides_host { "the host".into() } else { expected.to_str() }
         ),
         CertificateError::Revoked => "its certificate was revoked".into(),
-        CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "its certificate is that of an authority itself (CA:TRUE), not one made for a server; make it one that is \
-             signed by that authority"
-                .into()
+        // The error's own text is never shown: it repeats texts and numbers of the certificate.
+        other => unusable(other).into(),
+    }
+}
+
+/// Says why the client can't use the server's certificate, without any text of it.
+fn unusable(error: &CertificateError) -> &'static str {
+    match error {
+        CertificateError::BadEncoding => "its certificate is malformed; make it again",
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "its certificate is made for another purpose (extendedKeyUsage), not for servers; make it with serverAuth"
         }
-        other => format!("its certificate can't be used ({other})"),
+        CertificateError::UnhandledCriticalExtension => {
+            "its certificate has a critical extension that the client does not know; make it without"
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "its certificate has a kind of key or signature that the client does not accept, such as SHA-1; make it \
+             with RSA of at least 2048 bits or with P-256, and SHA-256"
+        }
+        CertificateError::Other(OtherError(reason)) => match format!("{reason:?}").as_str() {
+            "CaUsedAsEndEntity" => {
+                "its certificate is that of an authority itself (CA:TRUE), not one made for a server; make it one \
+                 that is signed by that authority"
+            }
+            "NameConstraintViolation" => {
+                "its authority may not make certificates for these names (nameConstraints); make it with another one"
+            }
+            _ => UNUSABLE,
+        },
+        _ => UNUSABLE,
     }
 }
 
@@ -168,17 +202,20 @@ fn refused(tls: &Tls, alert: AlertDescription) -> (StoreErrorKind, String) {
 
 /// Returns the names that a certificate is made for, in plain form: `DnsName("a")` becomes a.
 fn names(address: &RedisAddress, presented: &[String]) -> String {
-    let plain = |name: &String| {
-        let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
-        fault::without_secrets(address, name, &printable(inner.trim_matches('"'), MOST_NAME)).to_owned()
-    };
-    match presented.len() {
-        0 => "none (it has no subjectAltName)".into(),
-        count => {
-            let more = if count > MOST_NAMES { ", …" } else { "" };
-            presented.iter().take(MOST_NAMES).map(plain).collect::<Vec<_>>().join(", ") + more
-        }
+    if presented.is_empty() {
+        return "none (it has no subjectAltName)".into();
     }
+    let plain = |name: &'_ String| {
+        let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
+        inner.trim_matches('"').to_owned()
+    };
+    let plain: Vec<String> = presented.iter().take(MOST_NAMES).map(plain).collect();
+    let mut shown = plain.iter().map(|name| printable(name, MOST_NAME)).collect::<Vec<_>>().join(SEPARATOR);
+    if presented.len() > MOST_NAMES {
+        shown.push_str(", …");
+    }
+    // Search the names together: the password may lie across two of them.
+    fault::without_secrets(address, &plain.join(SEPARATOR), &shown).to_owned()
 }
 
 /// Returns a time in words, such as `2 days`.
@@ -191,3 +228,7 @@ fn span(seconds: u64) -> String {
     };
     format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
+
+#[cfg(test)]
+#[path = "connect_error_tests.rs"]
+mod tests;

@@ -10,7 +10,7 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// The most characters of a server's error that messages show. The errors of Redis servers have up
 /// to 150. If this is larger, a server could fill logs; if it is smaller, messages lose their end.
-const MOST_SAID: usize = 200;
+pub const MOST_SAID: usize = 200;
 /// The most bytes of a text in which the client searches for passwords. The errors of Redis servers
 /// have less than 1 kB. If this is larger, a server that answers each request with a long error
 /// takes more of the engine's time; if it is smaller, messages do not show some errors.
