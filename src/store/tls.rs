@@ -5,6 +5,7 @@
 //! attacker between client and server could grant locks. For a self-made certificate, users name
 //! the authority that signed it.
 
+mod certificate_names;
 mod chain_verifier;
 mod refusing_verifier;
 

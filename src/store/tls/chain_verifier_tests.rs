@@ -1,5 +1,7 @@
 use futures_util::FutureExt;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, GeneralSubtree, IsCa, Issuer, KeyPair, NameConstraints,
+};
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
@@ -147,4 +149,36 @@ fn long_certificates_are_refused() {
     assert!(matches!(excess_in(&error), Some(ChainExcess::Bytes(MOST_BYTES..))), "{error}");
     names[1].truncate(MOST_BYTES / 4);
     assert_eq!(excess_in(&error_for(&names)), None);
+}
+
+/// Makes an authority with this number of name constraints, one of which permits `redis.example`.
+fn constrained(above: &Authority, count: usize) -> Authority {
+    let mut params = params("constrained");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let name = |i| GeneralSubtree::DnsName(format!("x{i}.example.com"));
+    params.name_constraints = Some(NameConstraints {
+        permitted_subtrees: vec![GeneralSubtree::DnsName("redis.example".into())],
+        excluded_subtrees: (1..count).map(name).collect(),
+    });
+    let key = KeyPair::generate().unwrap();
+    let made = params.signed_by(&key, &above.issuer).unwrap();
+    Authority { certificate: made.der().clone(), pem: made.pem(), issuer: Issuer::new(params, key) }
+}
+
+#[test]
+fn names_that_take_long_to_compare_with_constraints_are_refused() {
+    let root = authority("root", None);
+    let authority = constrained(&root, 100);
+    assert_eq!(shake_hands(&trusting(&root), &authority, &[&authority]), Ok(()));
+    for (constraints, names) in [(0, 480), (1, 480), (150, 100), (200, 200)] {
+        let authority =
+            if constraints == 0 { self::authority("a", None) } else { constrained(&root, constraints) };
+        let names_of_own = (0..names).map(|i| format!("node{i}.example.com")).collect::<Vec<_>>();
+        let key = KeyPair::generate().unwrap();
+        let own = CertificateParams::new(names_of_own).unwrap().signed_by(&key, &authority.issuer).unwrap();
+        // The authority's certificate has one name, and both certificates have subjects.
+        let comparisons = constraints * (names + 3);
+        let excess = (comparisons > MOST_COMPARISONS).then_some(ChainExcess::Comparisons(comparisons));
+        assert_eq!(ChainExcess::of(own.der(), &[authority.certificate]), excess);
+    }
 }
