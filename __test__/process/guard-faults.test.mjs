@@ -220,12 +220,12 @@ describe('leasehold run, stopped or killed after another fault', { skip, timeout
     const guard = new Guard({})
     const command = { pid: Number(process.argv[2]), start: undefined, leads: true, run: 'none' }
     guard.watch({ ticket, grace: 0 }, { ttl: 10_000, remaining: 10_000 }, command).then(() => {
-      console.log('watched')
       process.once('SIGUSR2', () => {
         for (let i = 0; i < 10_000; i++) guard.renewed()
         guard.dismiss()
         clearTimeout(alive)
       })
+      console.log('watched')
     })
     const alive = setTimeout(() => {}, 60_000)`
 

@@ -94,10 +94,11 @@ async function watchUntilEnd(
     const arrival = new AbortController()
     let heard: string | undefined
     // A race would add a reaction to the promise of the line at each look, and keep all of them.
-    next().then((line) => {
+    const hear = (line: string) => {
       heard = line
       arrival.abort()
-    })
+    }
+    next().then(hear, () => hear(GONE))
     while (heard === undefined) {
       await untilLook(watch, arrival.signal)
       const now = uptime()

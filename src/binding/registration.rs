@@ -136,7 +136,8 @@ impl CleanupHook {
         let hook = unsafe { Box::from_raw(data.cast::<Self>()) };
         // No panic may reach C.
         let _ = catch_unwind(AssertUnwindSafe(|| {
-            hook.outbox.close();
+            // Hooks run last in, first out, so Node has not deleted the function yet.
+            hook.outbox.release_wake();
             ending::end(hook.engine, hook.env, PATIENCE);
         }));
     }

@@ -3,10 +3,10 @@
 //! All connections of a store share one budget: a cluster map or a sentinel can make the client
 //! open many of them. A [`ConnectionBudget`] counts what one connection has taken of it:
 //!
-//! - replies count until a pipeline is answered. A pipeline inspects at most 1024 locks, see
-//!   [`listing`](super::listing). [`ROOM`] is enough for 1024 locks with 80 waiters each, for one
-//!   lock with 90 000 waiters, and for a cluster of 9000 ranges of slots with two replicas each. A
-//!   thousand masters that answer `INFO` at the same time take a third of it;
+//! - replies count until the client has read those to a pipeline ([`Charge`]). A pipeline inspects
+//!   at most 1024 locks, see [`listing`](super::listing). [`ROOM`] is enough for 1024 locks with 80
+//!   waiters each, for one lock with 90 000 waiters, and for a cluster of 9000 ranges of slots with
+//!   two replicas each. A thousand masters that answer `INFO` at the same time take a third of it;
 //! - messages count until the client has read all of them, which it does before it reads more from
 //!   the socket. [`ROOM`] is enough for 29 000 notices at a time;
 //! - the buffer for long strings counts until the connection ends, because it does not shrink.
@@ -62,6 +62,24 @@ impl Budget {
     }
 }
 
+/// Gives back what a connection's replies took of the budget when it is dropped. Keep it while the
+/// replies are read.
+#[derive(Debug)]
+pub struct Charge(Arc<ConnectionBudget>);
+
+impl Charge {
+    /// Returns the charge for a pipeline that was answered.
+    pub fn of(connection_budget: &Arc<ConnectionBudget>) -> Self {
+        Self(connection_budget.clone())
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.0.answered();
+    }
+}
+
 /// Counts what a connection has received and the client has not taken yet. Gives the memory back to
 /// the budget when it is dropped.
 #[derive(Debug)]
@@ -111,7 +129,7 @@ impl ConnectionBudget {
         scanned
     }
 
-    /// Notes that a pipeline was answered, or that an awaited message arrived.
+    /// Notes that the replies to a pipeline were read, or that an awaited message arrived.
     pub fn answered(&self) {
         let taken = self.replies.load(Ordering::Relaxed);
         let kept = self.buffer.load(Ordering::Relaxed).min(taken);

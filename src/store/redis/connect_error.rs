@@ -207,7 +207,9 @@ fn names(address: &RedisAddress, presented: &[String]) -> String {
     }
     let plain = |name: &'_ String| {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
-        inner.trim_matches('"').to_owned()
+        let inner = inner.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(inner);
+        // The debug output has a backslash before each of these.
+        inner.replace("\\\"", "\"").replace("\\\\", "\\")
     };
     let plain: Vec<String> = presented.iter().take(MOST_NAMES).map(plain).collect();
     let mut shown = plain.iter().map(|name| printable(name, MOST_NAME)).collect::<Vec<_>>().join(SEPARATOR);
@@ -218,6 +220,9 @@ fn names(address: &RedisAddress, presented: &[String]) -> String {
     fault::without_secrets(address, &plain.join(SEPARATOR), &shown).to_owned()
 }
 
+/// The largest number of a time span that is shown. A longer number may be the password.
+const MOST_SHOWN: u64 = 99_999;
+
 /// Returns a time in words, such as `2 days`.
 fn span(seconds: u64) -> String {
     let (count, unit) = match seconds {
@@ -226,6 +231,10 @@ fn span(seconds: u64) -> String {
         60.. => (seconds / 60, "minute"),
         _ => (seconds, "second"),
     };
+    // The server chooses the date.
+    if count > MOST_SHOWN {
+        return format!("more than {MOST_SHOWN} {unit}s");
+    }
     format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 

@@ -1,7 +1,8 @@
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::pki_types::{ServerName, UnixTime};
 use tokio_rustls::rustls::{ExtendedKeyPurpose, OtherError};
 
 use super::*;
@@ -56,4 +57,20 @@ fn a_password_across_two_names_of_a_certificate_is_not_shown() {
     assert!(shown.contains("for a text that contains the password, not for host"), "{shown}");
     let shown = message("S3cr3t-word", for_names(&["a", "b", "c", "d", "e", "f"]));
     assert!(shown.contains("for a, b, c, d, e, …, not for host"), "{shown}");
+}
+
+#[test]
+fn a_password_with_quotation_marks_is_not_shown_as_a_name() {
+    let shown = message("\"S3cr3t-word\"", for_names(&["\"S3cr3t-word\""]));
+    assert!(shown.contains("for a text that contains the password"), "{shown}");
+}
+
+#[test]
+fn no_long_number_of_days_is_shown() {
+    let days = |days: u64| {
+        let [time, not_before] = [0, days * DAY].map(|s| UnixTime::since_unix_epoch(Duration::from_secs(s)));
+        message("S3cr3t-word", CertificateError::NotValidYetContext { time, not_before })
+    };
+    assert!(days(99_999).contains("but in 99999 days;"));
+    assert!(days(123_456).contains("but in more than 99999 days;"));
 }

@@ -93,7 +93,7 @@ pub async fn facts(
         pipeline.add_command(command);
         right
     });
-    let replies = link.send(&pipeline, deadline, timeout).await?;
+    let (replies, _charge) = link.send(&pipeline, deadline, timeout).await?;
     let mut facts =
         Box::new(ServerFacts { notices: link.channel().is_some(), min_replicas, ..ServerFacts::default() });
     let mut replies = replies.into_iter();
@@ -245,7 +245,7 @@ async fn read_clock(
         let mut pipeline = Pipeline::new();
         pipeline.add_command(redis::cmd("TIME"));
         let (asked, began) = (clock::wall_us(), Instant::now());
-        let reply = link.send(&pipeline, deadline, timeout).await?.pop();
+        let reply = link.send(&pipeline, deadline, timeout).await?.0.pop();
         let took = began.elapsed();
         let Some(theirs) = reply.as_ref().and_then(time) else {
             facts.refused.push("TIME");

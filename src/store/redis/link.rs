@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::RedisAddress;
-use super::budget::{Budget, ConnectionBudget};
+use super::budget::{Budget, Charge, ConnectionBudget};
 use super::reply_scanner::Excess;
 
 /// A connection to a server. All batches share it; replies come in the order of the requests.
@@ -134,24 +134,22 @@ impl Link {
     }
 
     /// Sends `pipeline` and waits for its replies until `deadline`, which is `timeout` after its
-    /// batch came.
+    /// batch came. Keep the charge while you read the replies.
     pub async fn send(
         &self,
         pipeline: &Pipeline,
         deadline: Instant,
         timeout: Duration,
-    ) -> Result<Vec<Value>, Disconnect> {
+    ) -> Result<(Vec<Value>, Charge), Disconnect> {
         let flight = InFlightGuard::begin(self);
         let mut connection = self.connection.clone();
         let replies = connection.send_packed_commands(pipeline, 0, pipeline.len());
         let outcome = timeout_at(deadline, replies).await;
-        if matches!(outcome, Ok(Ok(_))) {
-            self.connection_budget.answered();
-        }
+        let charge = matches!(outcome, Ok(Ok(_))).then(|| Charge::of(&self.connection_budget));
         match outcome {
             Ok(Ok(_)) if self.torn.load(Ordering::Relaxed) => Err(Disconnect::Torn),
             Ok(Ok(_)) if self.out_of_step.get() => Err(Disconnect::OutOfStep),
-            Ok(Ok(replies)) => Ok(replies),
+            Ok(Ok(replies)) => Ok((replies, charge.expect("it was answered"))),
             Ok(Err(error)) => {
                 self.given_up.set(true);
                 Err(self.connection_budget.excess().map_or(Disconnect::Broken(error), Disconnect::TooMuch))

@@ -82,7 +82,8 @@ impl RedisStore {
             let mut step = Pipeline::new();
             step.cmd("SCAN").arg(&cursor).arg("MATCH").arg(&glob).arg("COUNT").arg(STEP);
             let replies = link.send(&step, limit.deadline, limit.timeout).await;
-            let reply = replies.map_err(|cut| cut.error(address))?.pop();
+            let (mut replies, _charge) = replies.map_err(|cut| cut.error(address))?;
+            let reply = replies.pop();
             let keys = match reply {
                 Some(Value::ServerError(error)) => return Err(fault::refused(address, &error)),
                 Some(Value::Array(parts)) => match <[Value; 2]>::try_from(parts) {

@@ -230,7 +230,7 @@ impl RedisStore {
             if let Some(awaited) = &awaited {
                 pipeline.add_command(awaited.command(address));
             }
-            let mut replies = link.send(&pipeline, limit.deadline, limit.timeout).await?;
+            let (mut replies, _charge) = link.send(&pipeline, limit.deadline, limit.timeout).await?;
             let waited = awaited.as_ref().and_then(|_| replies.pop());
             let mut replies = replies.into_iter();
             let loaded = replies.by_ref().take(before).find_map(reply::server_error);

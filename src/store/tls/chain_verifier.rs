@@ -52,8 +52,8 @@ pub enum ChainExcess {
     Bytes(usize),
     /// Comparing the names in the certificates with the name constraints would take too long.
     #[error(
-        "comparing the names in the certificates that it sends with their nameConstraints takes {0} steps, and at \
-         most {MOST_COMPARISONS} are allowed"
+        "comparing the names in the certificates that it sends with their nameConstraints takes more than the \
+         {MOST_COMPARISONS} steps that are allowed"
     )]
     Comparisons(usize),
 }

@@ -76,7 +76,8 @@ impl RedisStore {
         let mut question = Pipeline::with_capacity(1);
         question.cmd("CLUSTER").arg("SLOTS");
         let replies = link.send(&question, limit.deadline, timeout).await;
-        let reply = replies.map_err(|cut| cut.error(&self.address))?.pop().unwrap_or(Value::Nil);
+        let (mut replies, _charge) = replies.map_err(|cut| cut.error(&self.address))?;
+        let reply = replies.pop().unwrap_or(Value::Nil);
         let address = &self.address;
         let refuse = |kind, why: &str| Err(StoreError::not_done(kind, format!("{address} {why}")));
         if let Value::ServerError(error) = &reply {

@@ -101,7 +101,7 @@ async fn attempt(
     let mut question = Pipeline::new();
     question.cmd("ROLE");
     match link.send(&question, Instant::now() + WELCOME, WELCOME).await {
-        Ok(replies) => match replies.into_iter().next() {
+        Ok((replies, _)) => match replies.into_iter().next() {
             // The server was replaced as the master meanwhile, and does not know that yet.
             Some(_) if master_tracker.is_deposed(&host, port) => Err(deposed(address)),
             Some(Value::Array(parts)) if parts.first().is_some_and(is_master) => Ok(link),
