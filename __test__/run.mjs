@@ -60,8 +60,8 @@ const BREAKING = [
     .map((name) => `process/${name}`),
 ]
 /**
- * The files of these parts that wait, and take less than a tenth of a processor each. Two of them
- * run beside the tests that break servers, which leave two thirds of two processors unused.
+ * The files of these parts that mostly wait, and use less than a tenth of a processor each. Two of
+ * them run at the same time as the tests that break servers, which use a third of two processors.
  */
 const IDLE =
   'cli-terminal detach drain ends-pool fail-fast fake-clock guard. once queue-outage quorum-repair schedule timeouts-silent'

@@ -54,7 +54,7 @@ const RULES = [
   },
   {
     // rustc_hash has no random seed, so a user who chooses keys can make all of them collide.
-    what: 'only maps whose keys are numbers that this process counts use rustc_hash',
+    what: 'maps use rustc_hash only if their keys are numbers that this process has given',
     applies: () => true,
     forbidden:
       /\bFxHash(Map|Set)<(?!(u32|u64|usize|OpId|ClientId|EnvId|StoreId)\b|\(usize, u64\))|\blet\b.*\bFxHash(Map|Set)::/,

@@ -1,5 +1,5 @@
-// What leasehold sends to the guard of `leasehold run`, and in which order. The guard is played by
-// the test.
+// What leasehold sends to the guard of `leasehold run`, and in which order. The test plays the
+// guard.
 
 import assert from 'node:assert/strict'
 import childProcess from 'node:child_process'

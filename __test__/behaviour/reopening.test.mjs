@@ -1,5 +1,5 @@
 // A copy of the package lets go of the engine after its last client was closed. The next client
-// works at whatever moment it is opened.
+// works, whenever it is opened.
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -45,7 +45,7 @@ describe('the next client after the last one was closed', { timeout: 60_000 }, (
     await Promise.all([first.close(), rejected])
     const stats = first.stats()
 
-    /** The signal of a lease is made on demand, so each check asks one lease the first time. */
+    /** Checks what `leases` and the first client answer after the close. */
     async function check(leases) {
       for (const lease of leases) {
         assert.deepEqual([lease.isHeld, lease.remaining], [false, 0])

@@ -38,7 +38,10 @@ const REAPS_ONE = `
   const pids = readdirSync('/proc').filter((name) => Number(name) > 0)
   console.log(status, pids.filter((pid) => / Z /.test(readFileSync('/proc/' + pid + '/stat', 'latin1'))))`
 
-/** Runs leasehold until it waits, ends it by SIGTERM, and prints the signal and what it leaves. */
+/**
+ * Runs leasehold until it waits, and ends it by SIGTERM. Prints the signal that ended leasehold and
+ * the processes that it leaves.
+ */
 const LEAVES = `
   const { readdirSync, readFileSync } = require('node:fs')
   const child = require('node:child_process').spawn(process.execPath, process.argv.slice(1), { stdio: ['ignore', 'ignore', 'pipe'] })
@@ -164,7 +167,7 @@ describe('leasehold run, stopped or killed after another fault', { skip, timeout
 
   for (const [what, env] of [
     ['the guard of a leasehold that waits', {}],
-    ['its guard that is stopped while it starts', { NODE_OPTIONS: `--require ${HURT_GUARD}`, SIGNAL: 'SIGSTOP' }],
+    ['a guard that is stopped while it starts', { NODE_OPTIONS: `--require ${HURT_GUARD}`, SIGNAL: 'SIGSTOP' }],
   ])
     test(`in such a container, a signal ends ${what}, too`, { skip: noPidNamespaces }, async (t) => {
       const store = storeOf(t)

@@ -1,4 +1,4 @@
-// Sentinels that tell of thousands of others. Leases at other stores live on.
+// Sentinels that name thousands of others. Leases at other stores live on.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -10,18 +10,18 @@ import { startRedis } from '../support/servers.mjs'
 import { storeNames } from '../support/stores.mjs'
 
 const PASSWORD = 'hunter2secret'
-/** How many others a sentinel tells of. */
+/** How many other sentinels a hostile one names. */
 const MANY = 12_000
 /** A host that takes long to escape and to search for the password. */
 const HOST = '\u0001'.repeat(250)
-/** How long a hostile sentinel keeps a connection, in ms. Then the client connects at once. */
+/** How long a hostile sentinel keeps a connection, in ms. The client then reconnects at once. */
 const KEPT = 1_100
 
 const OTHERS = list(...['ip', HOST, 'port', '1000'].map(bulk)).repeat(MANY)
 
 /**
- * Starts a sentinel that tells of the others. It names itself as three other sentinels, so that
- * the client connects to it four times. `told` is how often it has told of all others.
+ * Starts a sentinel that names the others. It also names itself under three other addresses, so
+ * that the client connects to it four times. `told` is how often it has named all others.
  */
 async function startHostileSentinel(t, master) {
   const sentinel = { port: 0, told: 0 }
@@ -52,7 +52,7 @@ describe('hostile sentinels', { skip: !storeNames.includes('redis'), timeout: 12
     const holders = await holdersOf(t, child, healthy.url())
     for (let i = 0; i < 6; i++) {
       await child.ask('ask', {}, 60_000)
-      // The other store's lease is renewed in this time.
+      // In this time, the client has to renew the lease at the other store.
       await sleep(1_000)
       await holders.assertHeld(`after request ${i}`)
     }

@@ -10,7 +10,7 @@ import { atEnd } from '../support/endings.mjs'
 import { startRelay } from '../support/relay.mjs'
 import { startRedis } from '../support/servers.mjs'
 
-/** If this is smaller, a busy machine renews too late. If it is larger, the tests take longer. */
+/** The ttl, in ms. If smaller, a busy machine renews too late. If larger, tests take longer. */
 const TTL = 2_000
 const KEY = 'k'
 const LOCK = `lock:${KEY}`

@@ -94,7 +94,7 @@ describe('process: schedule', { concurrency: 8, timeout: 600_000 }, () => {
     await within('stop() to resolve', stopped, 20_000)
     t.diagnostic(`stop() resolved ${Math.round(now() - before)} ms after the job`)
     await locks.close()
-    // On a busy machine, the last try may fail a moment after the end of the drain. So may the
+    // On a busy machine, the last try may fail a moment after the end of the drain, and so may the
     // release.
     await until('the client to have tried until the end of its drain', () => errors.length > 0)
     assert.deepEqual([...new Set(errors)], ['ERR_STORE_UNAVAILABLE'])

@@ -21,8 +21,8 @@ export function temporaryFolder(t) {
 }
 
 /**
- * Removes a folder. A process that the test has killed, or its guard, may write its last file
- * meanwhile. `rmSync` does not list a folder again that is not empty.
+ * Removes a folder. Meanwhile, a process that the test has killed, or its guard, may write its last
+ * file. `rmSync` does not look for such files, so this function calls it again.
  */
 function removeFolder(folder) {
   for (let tries = 10; ; tries--) {

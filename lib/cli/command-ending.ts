@@ -48,7 +48,7 @@ export async function endCommand(locks: LockClient | undefined, takeover: Takeov
     terminate()
     return isLate()
   })
-  /** When the command got SIGTERM, in ms of `performance.now()`. */
+  /** When the command got SIGTERM, in ms of `performance.now()`. If `grace` is 0, it gets none. */
   let terminated = grace === 0 ? begin : undefined
   const terminate = () => {
     if (terminated !== undefined) return
@@ -89,7 +89,7 @@ export async function endCommand(locks: LockClient | undefined, takeover: Takeov
 /** Releases the lock of a command that is gone. */
 export async function releaseLock(locks: LockClient | undefined, takeover: Takeover): Promise<void> {
   const lease = await adopt(locks, takeover).catch((error) => {
-    // leasehold has released it.
+    // leasehold has already released the lock.
     if (!(error instanceof LockLostError)) throw error
   })
   await lease?.release()

@@ -82,7 +82,7 @@ function clientOf(options: api.LockClientOptions): LockClient | undefined {
 
 /**
  * Watches until leasehold is gone, or is stopped for too long, or has released the lock. Resolves
- * with what is left to do: to end the command, to release the lock of a command that is gone, or
+ * with what is left to do: `'end'` the command, `'release'` the lock of a command that is gone, or
  * nothing. `next` resolves with the next line.
  */
 async function watchUntilEnd(
@@ -93,7 +93,8 @@ async function watchUntilEnd(
   for (let isGone = false; ; ) {
     const arrival = new AbortController()
     let heard: string | undefined
-    // A race would add a reaction to the promise of the line at each look, and keep all of them.
+    // Promise.race() would add a reaction to the line's promise at each look, and the promise would
+    // keep all of them.
     const hear = (line: string) => {
       heard = line
       arrival.abort()

@@ -104,7 +104,7 @@ export class GuardProcess {
   }
 
   /**
-   * Sends a line at once, in place of the line that waits. Call it rarely: the pipe of a stopped
+   * Sends a line at once, and drops the report that waits. Call it rarely: the pipe of a stopped
    * guard may fill up.
    */
   urge(line: string): void {
@@ -122,7 +122,7 @@ export class GuardProcess {
     if (this.#process.stdin?.writable) this.#process.stdin.end(`${OVER}\n`)
     // A stopped guard would not read the line.
     if (this.#hasBegun) this.continue()
-    // It may still be starting, and has nothing to end.
+    // The guard may still be starting, and has no command to end.
     else this.#process.kill('SIGKILL')
     // The open pipe would keep this process alive until the guard has ended.
     this.#process.stdout?.destroy()

@@ -139,7 +139,7 @@ command can't be run. 127: there is no such command.`,
       await printed()
     }
     const code = endAlike(end, signals)
-    // If this process gets here, the system has not ended it yet.
+    // The signal may not have ended this process yet.
     if (waitEnded !== undefined)
       throw new CliError(code, `ended by ${waitEnded} while waiting for ${quoted(settings.key)}`)
     return code

@@ -15,8 +15,8 @@ const PATIENCE = 500
 type Ending = (patience: number) => void
 
 /**
- * The state that all copies share. It has no method, because a method would keep the copy that made
- * it in memory. The copy that added the listener stays while any copy has an open client.
+ * The state that all copies share. It has no method, because a method would keep its copy
+ * in memory. The copy that added the listener stays while any copy has an open client.
  */
 interface SharedState {
   readonly endings: Set<Ending>

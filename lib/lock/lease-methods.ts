@@ -11,9 +11,9 @@ export const letExpire: unique symbol = Symbol('leasehold.letExpire')
 /** Notes that the section of the lease has ended, for errors of later calls. Returns the lease. */
 export const endSection: unique symbol = Symbol('leasehold.endSection')
 /**
- * Makes the store keep the lease for so many ms, as a note that its key is taken. There is no
+ * Makes the store keep the lease for the given ms, as a note that its key is taken. Gives no
  * ticket. From the call on, neither the end of the client nor that of the process releases the
- * lease. Throws what `detach()` throws.
+ * lease. Rejects as `detach()` does.
  */
 export const remember: unique symbol = Symbol('leasehold.remember')
 /** Rejects the adoption of this lease if it is pending and belongs to the client that closes. */

@@ -38,10 +38,10 @@ export class Bridge {
   }
 
   /**
-   * Opens the bridge, unless it is open. `onOpen` is called when the bridge was opened, and the
-   * function that it returns when the bridge closes. It closes when no client is open, no operation
-   * is pending, and the engine has released all leases. Then native code and the process do not
-   * refer to this copy of the package any more, so the copy can be collected.
+   * Opens the bridge, unless it is open. Calls `onOpen` then, and calls the function that `onOpen`
+   * returns when the bridge closes. The bridge closes when no client is open, no operation is
+   * pending, and the engine has released all leases. From then on, native code and the process do
+   * not refer to this copy of the package, so the copy can be collected.
    */
   open(onOpen: () => () => void): void {
     if (this.#onClose !== undefined) return
@@ -56,8 +56,8 @@ export class Bridge {
 
   /**
    * Closes the bridge in the next turn of the event loop if nothing uses it then. A program that
-   * opens the next client at once, as a loop does, uses the same bridge: to open one takes as long
-   * as to open a client.
+   * opens the next client at once, as a loop does, uses the open bridge: opening a bridge takes as
+   * long as opening a client.
    */
   #closeIfUnused(): void {
     if (!this.#isUnused || this.#isClosing || this.#onClose === undefined) return
@@ -192,8 +192,8 @@ export class Bridge {
 
   /**
    * -> Detached | RenewFailed, and the lease stays held | Lost. Not while another detach or renewal
-   * of the lease is pending. `ttl`: see `OWN_TTL`. The end of the client leaves a lease that the
-   * store `remembers` there.
+   * of the lease is pending. `ttl`: see `OWN_TTL`. If `remembers` is true, the end of the client
+   * does not release the lease.
    */
   detach(slot: number, ttl: number, remembers: boolean): void {
     this.#batch.push(Operation.Detach, slot, ttl, Number(remembers), 0, 0, 0)

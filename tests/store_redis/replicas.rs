@@ -53,7 +53,7 @@ fn a_lease_counts_when_enough_replicas_have_it() {
             assert_eq!((error.kind, error.maybe_done), (StoreErrorKind::Unreplicated, true), "{error}");
             assert!(error.message.contains("fewer than the 1 of minReplicas"), "{error}");
         }
-        // Requests that grant no lease do not wait for replicas.
+        // Answers that give no lease and no fence count without replicas.
         assert!(answers[4..].iter().all(Result::is_ok), "{answers:?}");
         assert!(matches!(answers[7], Ok(Reply::Busy { .. })), "{answers:?}");
 
@@ -143,8 +143,8 @@ fn a_server_without_replicas_grants_no_lease_that_needs_replicas() {
 }
 
 /// On some servers (Valkey 8), WAIT ends at once for a connection that has written nothing. A lease
-/// that another connection wrote counts only when replicas have it. So every grant and renewal has
-/// to write, and so does every accepted fence.
+/// that another connection wrote counts only when replicas have it. So every grant, renewal and
+/// accepted fence has to write.
 #[test]
 fn a_repeated_grant_is_written_again() {
     run(async {

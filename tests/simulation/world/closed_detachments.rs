@@ -1,6 +1,6 @@
 //! Simulates a client that closes soon after it has asked to detach its lease, while a minority of
 //! the nodes is away for a time. If its user got a ticket, another process adopts and releases the
-//! lease. If not, nobody could adopt it. A while after the nodes are back, no node has the lease.
+//! lease. If not, nobody can adopt it. A while after the nodes are back, no node has the lease.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl World {
             world.processes[0].asked.contains_key(&slot)
         });
         if let Some(detached) = self.detached_leases.pop() {
-            // Another scene may have frozen the process 1.
+            // Another scene may have frozen process 1.
             let slot = self.processes[2].adopt(self.now, &detached);
             self.after(2);
             let is_held = |world: &Self| {

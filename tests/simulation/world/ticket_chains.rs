@@ -102,9 +102,9 @@ impl World {
         last
     }
 
-    /// Freezes one of the nodes that work, for a time. An adopter may give its claims back
-    /// meanwhile and begin again. If it claims the other nodes, its claims stand there until the
-    /// frozen node goes on. Returns when it does.
+    /// Freezes one of the nodes that work, for a time. Meanwhile, an adopter may give its claims
+    /// back and begin again. If it claims the other nodes, its claims stand there until the frozen
+    /// node goes on. Returns when the node does.
     fn stall_a_node(&mut self) -> Instant {
         let now = self.now;
         let works = |node: &Node| node.down_until <= now && node.frozen_until <= now;

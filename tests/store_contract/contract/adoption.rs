@@ -303,7 +303,7 @@ pub async fn a_move_changes_only_the_token_and_a_reply_names_the_claim(place: &d
 }
 
 /// Checks that a move from a claim finds no claim of another adopter. Both claims have the first
-/// bits of one token: it is the first claim's adopter, and the ticket of the second claim.
+/// bits of one token: the adopter of the first claim, which is the ticket of the second claim.
 pub async fn a_move_from_a_claim_finds_no_claim_to_the_next_ticket(place: &dyn Fixture) {
     if place.is_quorum() {
         return;
