@@ -52,7 +52,7 @@ impl Bridge {
         Self::default()
     }
 
-    /// Registers the environment at the engine, unless it is registered. The engine calls `wake`
+    /// Registers the environment with the engine, unless it is registered. The engine calls `wake`
     /// when there is something to drain.
     #[napi(catch_unwind)]
     pub fn open(&mut self, env: &Env, wake: Function<(), ()>) -> Result<()> {
@@ -66,7 +66,7 @@ impl Bridge {
     }
 
     /// Ends the registration. From then on, native code does not refer to JavaScript any more. Call
-    /// it when no client is open and no operation is pending: what is still open is forgotten.
+    /// it when no client is open and no operation is pending: it forgets what is still open.
     #[napi(catch_unwind)]
     pub fn close(&mut self, env: &Env) {
         let Some(registration) = self.registration.take() else { return };

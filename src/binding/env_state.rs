@@ -22,7 +22,7 @@ pub struct OpenClient {
 /// The open slots and clients of an environment.
 #[derive(Default)]
 pub struct EnvState {
-    /// The environment; 0, which is no environment, before the first registration.
+    /// The environment; 0, which is no environment, while none is registered.
     pub env: EnvId,
     /// Its slots.
     pub slots: Slots,

@@ -55,7 +55,7 @@ impl EnvOutbox {
         let handle = &self.wake.handle;
         handle.with_write_aborted(|mut is_released| {
             if !*is_released {
-                // SAFETY: Node has not deleted the function: it would have been marked as released.
+                // SAFETY: Node has not deleted the function: a deleted one is marked as released.
                 unsafe {
                     sys::napi_release_threadsafe_function(
                         handle.get_raw(),

@@ -1,4 +1,4 @@
-//! Registers a JavaScript environment at the engine while the environment has clients.
+//! Registers a JavaScript environment with the engine while the environment has clients.
 //!
 //! A registration refers to a JavaScript function, and so to all modules that this function can
 //! reach. Test runners load the modules again for each test file, and in one environment. So a

@@ -41,7 +41,7 @@ pub fn printable(text: &str, most: usize) -> String {
 
 /// Returns true if [`printable`] escapes a character of `text`.
 fn has_control(text: &str) -> bool {
-    // Most texts are ASCII, of which a look at the bytes is enough and fast.
+    // Most texts are ASCII. For these, a look at the bytes is enough, and fast.
     !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) && text.chars().any(is_control)
 }
 

@@ -61,7 +61,7 @@ pub fn counted<'a>(said: impl Iterator<Item = &'a LockInfo>, counts: Counts) -> 
 
 /// Returns how many nodes have a lease with each mark.
 fn nodes_by_mark(said: &[&LockInfo]) -> HashMap<u32, usize> {
-    // The number of nodes, and the last of them, which may show the same mark several times.
+    // Keep the number of nodes and the last of them: a node may show the same mark several times.
     let mut seen: HashMap<u32, (usize, Option<usize>)> = HashMap::new();
     for (node, info) in said.iter().enumerate() {
         for mark in info.leases.iter().filter_map(|lease| lease.mark) {

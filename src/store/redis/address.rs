@@ -220,7 +220,7 @@ impl RedisAddress {
         let shown = printable_whole(text);
         self.secrets.iter().any(|secret| {
             let shown_secret = printable_whole(secret);
-            // What is not escaped need not be searched twice.
+            // Without an escape, the other searches would be the same as the first one.
             text.contains(&**secret)
                 || (matches!(shown, Cow::Owned(_)) && shown.contains(&**secret))
                 || (matches!(shown_secret, Cow::Owned(_)) && shown.contains(&*shown_secret))

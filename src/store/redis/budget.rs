@@ -62,8 +62,8 @@ impl Budget {
     }
 }
 
-/// Gives back what a connection's replies took of the budget when it is dropped. Keep it while the
-/// replies are read.
+/// Gives back what a connection's replies took of the budget, when the charge is dropped. Keep it
+/// while you read the replies.
 #[derive(Debug)]
 pub struct Charge(Arc<ConnectionBudget>);
 

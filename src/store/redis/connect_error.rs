@@ -16,7 +16,7 @@ use crate::store::{ChainExcess, StoreError, StoreErrorKind, Tls};
 const MOST_NAMES: usize = 5;
 /// The most characters of such a name that messages show.
 const MOST_NAME: usize = 100;
-/// What stands between two names.
+/// Stands between two names.
 const SEPARATOR: &str = ", ";
 const UNUSABLE: &str = "its certificate can't be used; check it with openssl verify";
 const DAY: u64 = 86_400;
@@ -135,12 +135,12 @@ fn untrusted(address: &RedisAddress, tls: &Tls, error: &CertificateError) -> Str
 /// Says why the client can't use the server's certificate, without any text of it.
 fn unusable(error: &CertificateError) -> &'static str {
     match error {
-        CertificateError::BadEncoding => "its certificate is malformed; make it again",
+        CertificateError::BadEncoding => "its certificate is malformed; make a new one",
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            "its certificate is made for another purpose (extendedKeyUsage), not for servers; make it with serverAuth"
+            "its certificate is made for another purpose (extendedKeyUsage), not for servers; make one with serverAuth"
         }
         CertificateError::UnhandledCriticalExtension => {
-            "its certificate has a critical extension that the client does not know; make it without"
+            "its certificate has a critical extension that the client does not know; make one without it"
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
@@ -153,7 +153,7 @@ fn unusable(error: &CertificateError) -> &'static str {
                  that is signed by that authority"
             }
             "NameConstraintViolation" => {
-                "its authority may not make certificates for these names (nameConstraints); make it with another one"
+                "its authority may not make certificates for these names (nameConstraints); use another authority"
             }
             _ => UNUSABLE,
         },
@@ -208,7 +208,7 @@ fn names(address: &RedisAddress, presented: &[String]) -> String {
     let plain = |name: &'_ String| {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
         let inner = inner.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(inner);
-        // The debug output has a backslash before each of these.
+        // The debug output has a backslash before each quotation mark and backslash.
         inner.replace("\\\"", "\"").replace("\\\\", "\\")
     };
     let plain: Vec<String> = presented.iter().take(MOST_NAMES).map(plain).collect();
@@ -220,7 +220,7 @@ fn names(address: &RedisAddress, presented: &[String]) -> String {
     fault::without_secrets(address, &plain.join(SEPARATOR), &shown).to_owned()
 }
 
-/// The largest number of a time span that is shown. A longer number may be the password.
+/// The largest number in a time span that messages show. A longer one may be the password.
 const MOST_SHOWN: u64 = 99_999;
 
 /// Returns a time in words, such as `2 days`.

@@ -186,7 +186,7 @@ fn replicas_in(info: &Info<'_>) -> Vec<(String, u16)> {
     let place = |said: &&str| {
         let told = |name| said.split(',').find_map(|pair| pair.trim().strip_prefix(name));
         let port = told("port=")?.parse().ok()?;
-        // The host takes longer to read than the rest.
+        // Read the host last, because it takes the longest.
         Some((named_host(told("ip=")?), port))
     };
     info.replicas.iter().filter_map(place).take(MOST_REPLICAS).collect()

@@ -1,4 +1,4 @@
-//! Reads what a script tells of a lock.
+//! Reads what a script says about a lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub async fn read(value: Value, pace: &mut Pace<'_>) -> Option<LockInfo> {
     Some(LockInfo { shared: shared == 1, leases, waiters })
 }
 
-/// Reads each of `values` with `read_one`. Returns `None` if that does for one of them.
+/// Reads each of `values` with `read_one`. Returns `None` if `read_one` does for one of them.
 async fn read_all<T>(
     values: Vec<Value>,
     read_one: impl Fn(&Value) -> Option<T>,

@@ -26,8 +26,8 @@
 //!   measures it, and [`budget`] counts it for all connections of a store;
 //! - [`metered_tls`]: limits the time that TLS takes of the engine's thread;
 //! - [`read_turn`]: when the connections of a store read, and [`turn_schedule`]: when the stores
-//!   with much to read have their turns; [`reader`] takes the turns for one connection,
-//!   and [`pace`] takes them while a store reads long replies;
+//!   with much to read have their turns; [`reader`] takes the turns for one connection, and
+//!   [`pace`] takes them while a store reads long replies;
 //! - [`link`]: the connection in use, and when to give it up, and [`disconnect`]: the errors of
 //!   requests that got no reply;
 //! - [`notices`]: reads the messages that a server pushes;
@@ -38,7 +38,7 @@
 //! - [`reply`]: turns replies into answers, [`inspection`] reads those about a lock, [`outcomes`]
 //!   collects them, and [`replicas`] checks that enough replicas have the writes;
 //! - [`listing`]: lists the locks;
-//! - [`info`]: reads replies to `INFO`, and [`short_text`]: short texts in replies;
+//! - [`info`]: reads replies to `INFO`, and [`short_text`] reads short texts in replies;
 //! - [`diagnose`]: collects the facts about a server, and [`permission_check`]: tries whether the
 //!   user may lock there;
 //! - [`fault`]: turns the errors of a server into store errors;

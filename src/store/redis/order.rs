@@ -1,12 +1,13 @@
 //! Decides which requests of a batch wait for the end of a failover, or for the sentinels. Pure.
 //!
-//! A request that begins or prolongs a lease waits. A fence that a quorum has decided on waits,
-//! too: if the next master did not know it, a later lease could get a smaller one. A later request
-//! in the batch for the same token on the same lock waits as well: the release that cleans up after
-//! an acquire must not overtake the acquire. A release of another token on that lock does not
-//! wait. Otherwise, the lock would stay taken for the whole failover.
+//! A request that begins or prolongs a lease waits. So does a request that tells the fence of a
+//! lease: if the next master did not know the fence, a later lease could get a smaller one. A later
+//! request in the batch for the same token on the same lock waits as well: the release that cleans
+//! up after an acquire must not overtake the acquire. A release of another token on that lock does
+//! not wait. Otherwise, the lock would stay taken for the whole failover.
 //!
-//! A move does not wait: it gives nobody a lease, and its answer does not count during a failover.
+//! A move does not wait: it gives no client a lease, and its answer does not count during a
+//! failover.
 
 use std::collections::HashSet;
 

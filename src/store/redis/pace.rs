@@ -18,8 +18,8 @@ pub struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    /// Waits for the turn of `reader`. Charges it until the pace is dropped. Drop it before the
-    /// store waits for something else.
+    /// Waits for the turn of `reader`. Charges the reader until the pace is dropped. Drop the pace
+    /// before the store waits for something else.
     pub async fn begin(reader: &'a mut Reader) -> Self {
         reader.turn().await;
         let since = Instant::now();
@@ -27,7 +27,7 @@ impl<'a> Pace<'a> {
         Self { reader, since }
     }
 
-    /// Waits for the next turn, if the store has read for a while.
+    /// Waits for the next turn if the store has read for [`MOST_TIME_IN_A_ROW`].
     pub async fn keep(&mut self) {
         if self.since.elapsed() >= MOST_TIME_IN_A_ROW {
             self.reader.turn().await;

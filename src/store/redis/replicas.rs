@@ -7,8 +7,8 @@
 //! have been carried out. A fence that no replica has must not count: a later lease could get a
 //! smaller one.
 //!
-//! A move gives nobody a lease. An adopter gets it with a later request, which waits for replicas.
-//! So a move does not wait for them.
+//! A move gives no client a lease. An adopter gets the lease with a later request, which waits for
+//! replicas. So a move does not wait for them.
 //!
 //! A waiter that gets a lease by another client's release must not use the fence of a notice. So
 //! the scripts send it no fence, and it has to ask for the lease.

@@ -47,9 +47,9 @@ impl<'a> Host<'a> {
         ipv4(name).map_or(Self::Name(name), |address| Self::Address(address.into()))
     }
 
-    /// A connection to an unspecified address (0.0.0.0 or ::) leads to this machine's loopback
-    /// address. Two servers of one machine could have one port at its two loopback addresses, but
-    /// they would not be independent.
+    /// Returns true if both lead to the same host. A connection to an unspecified address (0.0.0.0
+    /// or ::) leads to this machine's loopback address. Two servers of one machine could have the
+    /// same port at its two loopback addresses, but they would not be independent.
     fn is_same(&self, other: &Self) -> bool {
         let leads_to = |one: &Self, other: &Self| match (one, other) {
             (Self::Address(one), Self::Address(other)) => one.is_unspecified() && is_own(*other),
@@ -64,8 +64,8 @@ fn is_own(address: IpAddr) -> bool {
     address.is_unspecified() || address == Ipv4Addr::LOCALHOST || address == Ipv6Addr::LOCALHOST
 }
 
-/// Returns the path without its `..`. If the directory before one is a link, the system would
-/// follow another path. Then the user has to write that path.
+/// Returns the path without its `..`. If the directory before a `..` is a link, the system follows
+/// another path, and the user has to write that path.
 fn direct(path: &Path) -> PathBuf {
     let mut direct = PathBuf::new();
     for part in path.components() {

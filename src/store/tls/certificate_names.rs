@@ -1,7 +1,7 @@
 //! Counts the names in a certificate, and those in the name constraints of an authority. Pure.
 //!
-//! Reads only as much of the DER encoding as it needs to count. What it can't read counts by its
-//! length, which is more than any number of names in it.
+//! Reads only as much of the DER encoding as counting needs. If it can't read a certificate or the
+//! constraints, it returns their length in bytes, which is more than the names in them.
 
 const SEQUENCE: u8 = 0x30;
 const OBJECT_IDENTIFIER: u8 = 0x06;

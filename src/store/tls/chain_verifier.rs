@@ -2,7 +2,8 @@
 //!
 //! rustls searches the certificates that a server sends for a path to a trusted authority. If many
 //! of them have the same name, it tries them in all orders: for 160 small certificates, that keeps
-//! the engine's thread busy for 20 s. So [`ChainVerifier`] counts the certificates first.
+//! the engine's thread busy for 20 s. It also compares names with name constraints, in pairs. So
+//! [`ChainVerifier`] counts the certificates and these pairs first.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -83,7 +84,7 @@ impl ChainExcess {
         if constraints == 0 {
             return None;
         }
-        // The name of its owner (subject) counts, too.
+        // The name of a certificate's owner (subject) counts, too.
         let names = |certificate: &CertificateDer<'_>| count_names(certificate) + 1;
         let names = names(own) + authorities.iter().map(names).sum::<usize>();
         let comparisons = constraints.saturating_mul(names);

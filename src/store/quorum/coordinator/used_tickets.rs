@@ -33,11 +33,11 @@
 //! **What happens when the adopter detaches the lease.** The adopter's token is then the next
 //! ticket, which may soon be used up, too. The adopter's process does not hear of that. If it gave
 //! a used ticket to a node that comes back, the node would keep that ticket. So from the detachment
-//! on, the process gives the adopter no more nodes. It frees the nodes that may still
-//! have the first ticket or a claim to it: they move the lease to a token that no client uses, and
-//! then release that token. A freed node gets the lease back with the renewals of the next adopter.
-//! In a chain of hand-overs, each adopter's process does this for the ticket that it adopted: when
-//! it detaches the lease, or when it releases it. So a node that was away during the chain keeps no
+//! on, the process gives the adopter no more nodes. It frees the nodes that may still have the
+//! first ticket or a claim to it: they move the lease to a token that no client uses, and then
+//! release that token. A freed node gets the lease back with the renewals of the next adopter. In a
+//! chain of hand-overs, each adopter's process does this for the ticket that it adopted: when it
+//! detaches the lease, or when it releases it. So a node that was away during the chain keeps no
 //! token of the chain, whichever one it has.
 //!
 //! **Why this never frees a node that a client counts on.** Most nodes have confirmed the adopter.
@@ -50,13 +50,13 @@
 //!
 //! **Why moves do not disturb other adoptions.** Moves take no node from the adopter of the next
 //! ticket: they name only the first ticket, and claims to it. A late move may name a claim of the
-//! adopter from an attempt that failed. Its first bits are those of the adopter's token, which is
-//! the next ticket, and a node recognizes a claim by the first bits of the ticket. So a node looks
-//! for a claim only if the move names a ticket. The quorum moves a lease only from a claim to the
-//! ticket that the move has named ([`Token::claims`]). If the adopter's process gives the lease
-//! back to the first ticket, it sends no more moves from that ticket. A node that a late move gives
-//! to the adopter is given back, too. Moves go only to nodes that did not confirm the adopter, so
-//! most nodes have the ticket even before that.
+//! adopter from an attempt that failed. That claim begins with the same bits as the adopter's
+//! token, which is the next ticket, and a node recognizes the claims to a ticket by these bits. So
+//! a node looks for a claim only if the move names a ticket, and the quorum moves a lease only from
+//! a claim to the ticket that the move has named ([`Token::claims`]). If the adopter's process
+//! gives the lease back to the first ticket, it sends no more moves from that ticket. A node that a
+//! late move gives to the adopter is given back, too. Moves go only to nodes that did not confirm
+//! the adopter, so most nodes have the ticket even before that.
 //!
 //! **Why an adopted lease that has ended is released.** A node keeps an adopter's lease at least
 //! until the end of the ticket, because the adopter's process may give the lease back to the

@@ -130,7 +130,7 @@ impl SlotMap {
     pub fn read(reply: &Value, said_by: &NodeAddress) -> Option<Self> {
         let Value::Array(ranges) = reply else { return None };
         let (mut map, mut filled) = (Self::empty(), 0);
-        // A host takes long to escape, and a false map may repeat one in each range.
+        // A host takes long to escape, and a false map may repeat a host in each range.
         let mut known: HashMap<(&str, i64), u16> = HashMap::new();
         for range in ranges {
             let Value::Array(parts) = range else { return None };
@@ -141,7 +141,7 @@ impl SlotMap {
             let host = if *host == Value::Nil { "" } else { short_text(host, MOST_HOST_BYTES)? };
             let number = match known.get(&(host, *port)) {
                 Some(&number) => number,
-                // Several hosts may look the same when they are escaped.
+                // Count the hosts as the node sent them: several may be the same when escaped.
                 None if known.len() >= MOST_MASTERS => return None,
                 None => {
                     let place = NodeAddress::of(host, u16::try_from(*port).ok()?, said_by)?;
@@ -238,7 +238,7 @@ impl SlotMap {
         self.masters
     }
 
-    /// Returns true if the node at `place` has slots. Costs little, too.
+    /// Returns true if the node at `place` has slots. This costs little, too.
     pub fn is_master(&self, place: &NodeAddress) -> bool {
         self.numbers.get(place).is_some_and(|&number| self.counts[usize::from(number)] > 0)
     }

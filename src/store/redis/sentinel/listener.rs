@@ -252,7 +252,7 @@ impl<'a, F: Fn()> Sentinel<'a, F> {
     /// has reported it.
     fn found(&self, node: &RedisAddress, id: Option<&str>, (host, port): (String, u16)) {
         let endpoint = Endpoint::Tcp(host, port);
-        // Look first whether there is a place: the address takes longer to make.
+        // Look for a place first: making the address takes longer.
         if self.shared.has_place_for(id, &endpoint)
             && let Endpoint::Tcp(host, port) = endpoint
         {

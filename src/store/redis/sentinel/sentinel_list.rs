@@ -60,7 +60,7 @@ enum Place {
     None,
     /// The list has room.
     Free,
-    /// The place, in the list, of a sentinel that can't be heard.
+    /// The place of a sentinel on the list that can't be heard.
     Of(usize),
     /// The sentinel has to wait, because another one was replaced just before.
     Later,
@@ -101,7 +101,7 @@ impl SentinelList {
     }
 
     /// Returns true if [`SentinelList::admit`] would put the sentinel at `endpoint` on the list, or
-    /// let it wait. Costs little, because a hostile sentinel may tell of many others.
+    /// let it wait. Must cost little: a hostile sentinel may name many others.
     pub fn has_place_for(&self, endpoint: &Endpoint<RedisAddress>, now: Instant) -> bool {
         !matches!(self.place_for(endpoint, now), Place::None)
     }
