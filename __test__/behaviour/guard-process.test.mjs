@@ -24,7 +24,7 @@ function play(t) {
   return { guard, answer, heard: () => String(stdin.read()).trim().split('\n') }
 }
 
-test('a report waits for the answer to the line before, and the newest one replaces it', async (t) => {
+test('a report waits for the answer to the line before it, and a newer report replaces it', async (t) => {
   const { guard, answer, heard } = play(t)
   const watches = guard.begin('watch')
   guard.report('first')

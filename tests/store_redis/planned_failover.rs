@@ -78,7 +78,7 @@ fn a_fence_accepted_during_a_planned_failover_is_at_the_next_master() {
         for (key, fence) in &accepted {
             missing += usize::from(info(&promoted, key).await.and_then(|lease| lease.fence) != Some(*fence));
         }
-        assert_eq!(missing, 0, "of {} are not at the next master", accepted.len());
+        assert_eq!(missing, 0, "of {} accepted fences are not at the next master", accepted.len());
         assert!(accepted.len() > 30 && refused < 20, "{} accepted, {refused} refused", accepted.len());
     });
 }

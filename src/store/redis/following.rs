@@ -36,8 +36,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// blocks the new master for longer at a time.
 const MOST_RELEASES: usize = 1_000;
 
-/// Returns true for an answer that gives its client a lease or prolongs one, or says that the lease
-/// has a fence.
+/// Returns true for an answer that gives its client a lease or prolongs one, or confirms the fence
+/// of a lease.
 fn is_grant(answer: &Answer) -> bool {
     matches!(answer, Ok(Reply::Acquired { .. } | Reply::Renewed { .. } | Reply::Adopted(_) | Reply::Accepted))
 }

@@ -203,7 +203,7 @@ impl HeldLeases {
         }
     }
 
-    /// Leaves the lease at the store when its client ends.
+    /// Notes that the end of the client must not release the lease.
     pub fn remember(&mut self, op: OpId) {
         if let Some(held) = self.leases.get_mut(&op) {
             held.outlives = true;
