@@ -296,6 +296,18 @@ describe('leasehold run', { timeout: 120_000 }, () => {
     }
   })
 
+  test('a server in the place of a lock is refused, unless an option names the store', async (t) => {
+    const server = 'redis://127.0.0.1:1'
+    const words = [['ls'], ['watch', '--looks', '1'], ['inspect'], ['release', '--force'], ['run', '--', 'true']]
+    for (const [command, ...rest] of words) {
+      const { code, stdout, stderr } = await run(t, [command, server, ...rest])
+      assert.deepEqual([code, stdout], [64, ''], stderr)
+      assert.match(stderr, /the URL of a server is no lock: to name a store, write --store URL/)
+    }
+    const { code } = await run(t, ['inspect', server, '--store', `sqlite:${join(temporaryFolder(t), 'locks.db')}`])
+    assert.equal(code, 1)
+  })
+
   test('a key with an @ in the path of a URL, or before the id of once(), is not refused as a store', async (t) => {
     for (const key of ['https://example.com/@user', 'user@example.com', 'feed:https://example.com@once:1/a']) {
       const { code, stdout } = await run(t, ['inspect', key, '-s', sqlite(t)])

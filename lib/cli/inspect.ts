@@ -22,7 +22,7 @@ remembers that. The exit code is 1 if the store does not remember it.`,
   words: [1, 1],
   run: (given) =>
     withClient(given, {}, async (locks) => {
-      const key = keyOf(given.words[0])
+      const key = keyOf(given.words[0], given)
       const info = await locks.inspect(key)
       if (flag(given, 'json')) sayJson({ key, held: info !== null, ...(info && tellable(info)) })
       else say(info === null ? absenceOf(key) : detailsOf(key, info))

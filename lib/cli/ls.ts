@@ -4,6 +4,7 @@ import { MOST_LISTED } from '../client/client-options'
 import { type Command, count, flag } from './command'
 import { tableOf, tellable } from './describe'
 import { Exit } from './exits'
+import { refuseServer } from './shown-word'
 import { STORE_OPTIONS, withClient } from './store'
 import { paint, say, sayJson, warn } from './terminal'
 
@@ -37,8 +38,9 @@ user with an ACL needs +scan. If there are more locks than --limit, or too many 
     limit: { type: 'string', value: 'N', help: 'list at most N locks: 1 to 10000. Default 1000' },
   },
   words: [0, 1],
-  run: (given) =>
-    withClient(given, { storeTimeout: LIST_TIMEOUT }, async (locks) => {
+  run: (given) => {
+    refuseServer(given.words[0], given)
+    return withClient(given, { storeTimeout: LIST_TIMEOUT }, async (locks) => {
       const [pattern = '*'] = given.words
       const list = await locks.list({ pattern, limit: count(given, 'limit', 1_000, 1, MOST_LISTED) })
       if (flag(given, 'json')) {
@@ -48,5 +50,6 @@ user with an ACL needs +scan. If there are more locks than --limit, or too many 
       say(list.locks.length === 0 ? paint('dim', 'no lock is held') : tableOf(list.locks))
       if (!list.complete) warn('these are not all locks: raise --limit or --store-timeout, or narrow the pattern')
       return Exit.Ok
-    }),
+    })
+  },
 }

@@ -32,7 +32,7 @@ Ctrl-C and Ctrl-D mean, too.`,
   },
   words: [1, 1],
   run: (given) => {
-    const key = keyOf(given.words[0])
+    const key = keyOf(given.words[0], given)
     const json = flag(given, 'json')
     if (!flag(given, 'force')) {
       throw new UsageError(

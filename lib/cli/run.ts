@@ -147,7 +147,7 @@ command can't be run. 127: there is no such command.`,
 }
 
 function settingsOf(given: Given): Settings {
-  const key = keyOf(given.words[0])
+  const key = keyOf(given.words[0], given)
   if (given.rest === undefined) {
     throw new UsageError(`what is to be run? leasehold run ${plain(key)} -- COMMAND`)
   }

@@ -9,6 +9,7 @@ import { Exit } from './exits'
 import { failureOf } from './failure'
 import { LIST_TIMEOUT } from './ls'
 import { parseDuration } from './parse-duration'
+import { refuseServer } from './shown-word'
 import { STORE_OPTIONS, withClient } from './store'
 import { cut, paint, quoted, say, sayJson, warn } from './terminal'
 
@@ -36,6 +37,7 @@ only between two looks. See leasehold ls --help for PATTERN.`,
   },
   words: [0, 1],
   run: (given) => {
+    refuseServer(given.words[0], given)
     const interval = parseDuration('interval', text(given, 'interval') ?? '1s', 50)
     const looks = count(given, 'looks', Number.POSITIVE_INFINITY)
     const asked = { pattern: given.words[0] ?? '*', limit: count(given, 'limit', 1_000, 1, MOST_LISTED) }
