@@ -38,6 +38,18 @@ for (const name of sharedStoreNames) {
       })
     }
 
+    test('a process that ends before it has the ticket releases the lease', async (t) => {
+      const store = await openStore(name, t)
+      const locks = createLockClient({ store })
+      atEnd(t, () => locks.close())
+      const key = randomUUID()
+      const child = startChild(t, 'detacher.mjs', { store, key, ttl: 10_000, time: 60_000, end: 'early' })
+      const { fence } = await child.next('detaches')
+      assert.equal((await within('the end of the process', child.ended)).code, 0, child.stderr)
+      const next = await locks.acquire(key, { wait: 8_000 })
+      assert.ok(next.fence > fence)
+    })
+
     test('an adopter that no longer renews keeps the lock for its own ttl, not for the time of the ticket', async (t) => {
       const store = await openStore(name, t)
       const [locks, others] = [createLockClient({ store }), createLockClient({ store })]

@@ -15,6 +15,10 @@ impl Core {
     }
 
     pub(super) fn close_env(&mut self, env: EnvId, done: SyncSender<()>, patience: Duration) {
+        // No caller gets a ticket of these leases any more.
+        for lease in self.held_leases.take_unseen_tickets(env) {
+            self.clean_up(lease);
+        }
         self.close(self.clients.of_env(env), patience, Waits::Thread(done));
         self.envs.close(env);
     }

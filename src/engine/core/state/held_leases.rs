@@ -8,6 +8,7 @@
 
 mod grant;
 pub mod renewals;
+mod unseen_tickets;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 pub use self::grant::{Grant, grant_ttl};
+use self::unseen_tickets::UnseenTickets;
 use super::clean_ups::PossibleLease;
 use super::clients::Clients;
 use super::context::Context;
@@ -189,6 +191,7 @@ fn renewal_span(ttl: Ttl) -> Duration {
 #[derive(Default)]
 pub struct HeldLeases {
     leases: FxHashMap<OpId, HeldLease>,
+    unseen_tickets: UnseenTickets,
 }
 
 impl HeldLeases {

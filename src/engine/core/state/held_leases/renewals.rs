@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use super::{HeldLease, HeldLeases, SHORTEST_RENEWAL_TIMEOUT, renewal_span, renewal_timeout};
 use crate::engine::command::Outcome;
+use crate::engine::core::state::clean_ups::PossibleLease;
 use crate::engine::core::state::clients::Clients;
 use crate::engine::core::state::context::{Context, Wake};
 use crate::engine::core::state::envs::Envs;
 use crate::engine::core::state::outgoing::Outgoing;
 use crate::engine::core::state::tags::{Purpose, RenewTag, Tag};
-use crate::engine::ids::OpId;
+use crate::engine::ids::{EnvId, OpId};
 use crate::lease::hand_off::{BLOCK, HandOffBudget};
 use crate::lease::renewal as lease_renewal;
 use crate::lease::{Instant, LossReason, Phase, Ttl, validity};
@@ -294,6 +295,12 @@ impl HeldLeases {
         None
     }
 
+    /// Returns the leases of an environment that were detached for callers who do not know that, and
+    /// never will: the environment has ended.
+    pub fn take_unseen_tickets(&mut self, env: EnvId) -> Vec<PossibleLease> {
+        self.unseen_tickets.take(env)
+    }
+
     /// Forgets a lease that the store has detached.
     fn detached(&mut self, op: OpId, cx: &mut Context) -> Option<HeldLease> {
         let held = self.leases.get_mut(&op)?;
@@ -303,6 +310,9 @@ impl HeldLeases {
             return None;
         }
         let held = self.end(op)?;
+        if !held.outlives {
+            self.unseen_tickets.add(op.env, &held, cx.now);
+        }
         held.stats.detached.up();
         cx.settle(op, Outcome::Detached);
         Some(held)

@@ -1,0 +1,55 @@
+//! Remembers the leases that the store has detached, until the JavaScript thread has seen that. If
+//! the environment ends before, no caller gets a ticket, so the leases have to be released. Plain
+//! data; touches only its own list.
+
+use std::sync::Arc;
+
+use super::HeldLease;
+use crate::engine::core::state::clean_ups::PossibleLease;
+use crate::engine::ids::EnvId;
+use crate::engine::known_lease::KnownLease;
+use crate::lease::Instant;
+
+/// The fewest leases at which those that were seen or have ended are removed. If this is smaller,
+/// a few leases are searched again and again. If it is larger, the others take more memory.
+const PRUNE_FROM: usize = 64;
+
+struct UnseenTicket {
+    env: EnvId,
+    state: Arc<KnownLease>,
+    lease: PossibleLease,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct UnseenTickets {
+    tickets: Vec<UnseenTicket>,
+    /// The number of leases at which those that were seen or have ended are removed next.
+    prune_at: usize,
+}
+
+impl UnseenTickets {
+    /// Adds a lease that was detached for a caller of `env`.
+    pub fn add(&mut self, env: EnvId, held: &HeldLease, now: Instant) {
+        if self.tickets.len() >= self.prune_at {
+            self.tickets.retain(|ticket| !ticket.state.is_ticket_seen() && now < ticket.lease.until);
+            self.prune_at = PRUNE_FROM.max(2 * self.tickets.len());
+        }
+        let lease = PossibleLease {
+            client: held.client,
+            store: held.store,
+            key: held.key.clone(),
+            token: held.token,
+            from_ticket: None,
+            until: held.expiry(now),
+            straggler: false,
+        };
+        self.tickets.push(UnseenTicket { env, state: held.state.clone(), lease });
+    }
+
+    /// Takes out the leases of `env` that its thread has not seen, and no longer can.
+    pub fn take(&mut self, env: EnvId) -> Vec<PossibleLease> {
+        let of_env = self.tickets.extract_if(.., |ticket| ticket.env == env);
+        of_env.filter(|ticket| !ticket.state.is_ticket_seen()).map(|ticket| ticket.lease).collect()
+    }
+}
