@@ -79,3 +79,17 @@ describe('the next client after the last one was closed', { timeout: 60_000 }, (
     for (const lease of [...leases, adopted]) assert.equal(await lease.release(), true)
   })
 })
+
+test('a client listens to the end of the process again if other code has removed all listeners', async () => {
+  const locks = createLockClient('memory:exits')
+  const listeners = process.listeners('exit')
+  process.removeAllListeners('exit')
+  const others = createLockClient('memory:exits')
+  try {
+    assert.equal(process.listenerCount('exit'), 1)
+    assert.ok(listeners.includes(process.listeners('exit')[0]))
+  } finally {
+    for (const listener of listeners) if (!process.listeners('exit').includes(listener)) process.on('exit', listener)
+    await Promise.all([locks.close(), others.close()])
+  }
+})

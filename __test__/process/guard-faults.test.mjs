@@ -304,6 +304,23 @@ describe('leasehold run, stopped or killed after another fault', { skip, timeout
     await assertCleanedUp(contended, await assertInTurn(t, contended), 9_000)
   })
 
+  test('a signal after the command has ended by itself does not end what it left behind', async (t) => {
+    const end = join(temporaryFolder(t), 'end')
+    const script = `setsid sleep 60 > /dev/null 2>&1 & echo $!; until [ -e ${end} ]; do sleep 0.05; done`
+    const command = leasehold(t, ['run', 'k', '--verbose', '-s', storeOf(t), '--', 'sh', '-c', script])
+    const daemon = Number((await command.says(/\d+/))[0])
+    atEnd(t, () => killIfThere(daemon))
+    const [, pid] = await command.says(/the command runs as (\d+)/, 'stderr')
+    // Node hears of the signal before it hears of the command's end.
+    process.kill(command.pid, 'SIGSTOP')
+    writeFileSync(end, '')
+    await until('the command to end', () => /\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'latin1')))
+    command.signal('SIGTERM')
+    command.signal('SIGCONT')
+    assert.equal((await command.exited).code, 0)
+    process.kill(daemon, 0)
+  })
+
   test('only the first thread of the command has ended', async (t) => {
     const [folder, store] = [temporaryFolder(t), storeOf(t)]
     const [source, program] = [join(folder, 'threads.c'), join(folder, 'threads')]

@@ -28,6 +28,18 @@ describe('releaseOnSignal', { timeout: 60_000 }, () => {
     })
   }
 
+  for (const raises of ['once', 'prependOnceListener']) {
+    test(`a listener that raises the signal again ends the process after the drain: ${raises}()`, async (t) => {
+      assert.deepEqual(await ended(t, { raises }), { code: null, signal: 'SIGTERM', over: [0] })
+    })
+  }
+
+  test('many signals cause no warning of too many listeners', async (t) => {
+    const child = startChild(t, 'signals.mjs', { clients: 1, many: true })
+    await within('the end', child.ended, 10_000)
+    assert.doesNotMatch(child.stderr, /MaxListeners/)
+  })
+
   test('a client listens again if other code has removed all listeners', async (t) => {
     assert.deepEqual(await ended(t, { clients: 2, removes: true }), { code: null, signal: 'SIGTERM', over: [0, 1] })
   })

@@ -10,7 +10,7 @@ import { gateOf, isGated, openGate, SHELL } from './gate'
 import type { Guard, Held } from './guard'
 import { MARK, newMark } from './mark'
 import type { Member } from './members'
-import { statusOf } from './process-table'
+import { hasExited, statusOf } from './process-table'
 import { isVariable, shownProgram } from './shown-program'
 import type { Signals } from './signals'
 import { Target } from './target'
@@ -210,7 +210,10 @@ export class Child {
 
   #pass(signal: NodeJS.Signals): void {
     if (this.#onTerminal && OF_TERMINAL.includes(signal)) return
-    if (ENDING.includes(signal)) {
+    // A command that has ended by itself was not asked to: this signal came before the report of
+    // its end.
+    const { pid } = this.#process
+    if (ENDING.includes(signal) && !(pid !== undefined && hasExited(pid))) {
       this.#asked = true
       this.#guard?.asked()
     }

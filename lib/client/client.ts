@@ -31,7 +31,7 @@ import { answerOf } from './answer'
 import { receiveBreakerReports } from './breaker-reports'
 import { parseClient, parseClose, parseList } from './client-options'
 import { Closing } from './closing'
-import { releaseOnExit } from './exit'
+import { listenToExit, releaseOnExit } from './exit'
 import { type BareInfo, withFirst } from './lock-info'
 import { closeOnSignals, forgetSignals } from './signals'
 import { identify } from './store/store-identity'
@@ -68,6 +68,7 @@ export class LockClient extends Emitter<api.LockClientEvents> implements api.Loc
     const { config, variable, defaults, drain, releaseOnSignal } = parseClient(options)
     super()
     openBridge(releaseOnExit)
+    listenToExit()
     const { client, watch: slot } = openClient(config, variable)
     this.#id = client
     this.#name = config.name

@@ -38,18 +38,23 @@ export function releaseOnExit(): () => void {
   const ending: Ending = isLater ? () => bridge.excuse() : (patience) => bridge.releaseAll(patience)
   // All copies share one listener. Test runners load a package again and again, and with a listener
   // for each copy, Node would warn of a leak.
-  const shared = singleton('exit', (): SharedState => ({ endings: new Set(), listener: undefined }))
+  const shared = sharedState()
   shared.endings.add(ending)
-  if (shared.listener === undefined) {
-    shared.listener = () => endAll(shared.endings)
-    process.on('exit', shared.listener)
-  }
   return () => {
     shared.endings.delete(ending)
     if (shared.endings.size > 0 || shared.listener === undefined) return
     process.off('exit', shared.listener)
     shared.listener = undefined
   }
+}
+
+const sharedState = () => singleton('exit', (): SharedState => ({ endings: new Set(), listener: undefined }))
+
+/** Listens to `'exit'`, also if other code has removed all listeners since the last call. */
+export function listenToExit(): void {
+  const shared = sharedState()
+  shared.listener ??= () => endAll(shared.endings)
+  if (!process.listeners('exit').includes(shared.listener)) process.on('exit', shared.listener)
 }
 
 /** Returns false for Bun, Deno and Electron, which end in other ways. */

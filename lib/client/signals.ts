@@ -57,6 +57,8 @@ class SignalListener {
   readonly #signal: NodeJS.Signals
   /** Whether another listener was removed just now, perhaps because the signal has arrived. */
   #hasSeenRemoval = false
+  /** Whether the signal came again during the drain, when no other listener was left. */
+  #wasRaisedAgain = false
 
   constructor(signal: NodeJS.Signals) {
     this.#signal = signal
@@ -65,8 +67,7 @@ class SignalListener {
 
   /** Adds the listener, also if other code has removed all listeners since the last call. */
   begin(): void {
-    process.off('removeListener', this.#onRemoval)
-    process.on('removeListener', this.#onRemoval)
+    watchRemovals()
     if (process.listeners(this.#signal).includes(this.#listener)) return
     // Prepend the listener: it counts the others, and process.once() removes its own listeners as
     // it calls them.
@@ -74,9 +75,12 @@ class SignalListener {
   }
 
   end(): void {
-    process.off('removeListener', this.#onRemoval)
     process.off(this.#signal, this.#listener)
     if (shared.listeners.get(this.#signal) === this) shared.listeners.delete(this.#signal)
+    if (shared.listeners.size === 0 && shared.onRemoval !== undefined) {
+      process.off('removeListener', shared.onRemoval)
+      shared.onRemoval = undefined
+    }
   }
 
   /** Returns whether there is no other listener that decides when the process ends. */
@@ -89,8 +93,8 @@ class SignalListener {
    * Notes that another listener was removed. A listener that `prependOnceListener()` has put before
    * this one is removed as it is called, in the same turn of the event loop.
    */
-  readonly #onRemoval = (event: string | symbol, listener: object): void => {
-    if (event !== this.#signal || isOurs(listener)) return
+  noteRemoval(listener: object): void {
+    if (isOurs(listener)) return
     this.#hasSeenRemoval = true
     // Do not use queueMicrotask(): fake clocks replace it.
     Promise.resolve().then(() => {
@@ -114,14 +118,20 @@ class SignalListener {
     const alone = this.#isAlone()
     const { drainingSince } = shared
     const since = alone ? drainingSince : undefined
-    if (since !== undefined && now() - since < FORWARDED_WITHIN) return
+    if (since !== undefined && now() - since < FORWARDED_WITHIN) {
+      // Another listener may have been the last to listen, and have raised the signal again.
+      this.#wasRaisedAgain = true
+      return
+    }
     // A second signal ends the process without the drain.
     if (since === undefined) {
       shared.drainingSince ??= now()
       await this.#drain()
       shared.drainingSince = undefined
       if (this.clients.size === 0) this.end()
-      if (!alone) return
+      const decides = alone || this.#wasRaisedAgain
+      this.#wasRaisedAgain = false
+      if (!decides) return
     }
     this.end()
     // The clients of another version of this library still drain. The last version ends the
@@ -141,9 +151,23 @@ interface SharedState {
   readonly listeners: Map<NodeJS.Signals, SignalListener>
   /** When the first signal arrived; `undefined` unless clients still drain after it. */
   drainingSince: number | undefined
+  /** The listener to `'removeListener'`, which exists while a signal has a listener. */
+  onRemoval: ((event: string | symbol, listener: object) => void) | undefined
 }
 
-const shared = singleton('signals', (): SharedState => ({ listeners: new Map(), drainingSince: undefined }))
+const shared = singleton(
+  'signals',
+  (): SharedState => ({ listeners: new Map(), drainingSince: undefined, onRemoval: undefined }),
+)
+
+/** Listens to the removal of listeners. One listener for all signals is enough. */
+function watchRemovals(): void {
+  const known = shared.onRemoval
+  const emitter: NodeJS.EventEmitter = process
+  if (known !== undefined && emitter.listeners('removeListener').includes(known)) return
+  shared.onRemoval = (event, listener) => shared.listeners.get(event as NodeJS.Signals)?.noteRemoval(listener)
+  emitter.on('removeListener', shared.onRemoval)
+}
 
 /** Closes `client` when one of `signals` arrives, until {@link forgetSignals} is called. */
 export function closeOnSignals(client: Closable, signals: readonly NodeJS.Signals[]): void {

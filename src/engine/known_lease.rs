@@ -56,8 +56,8 @@ impl KnownLease {
         self.noticed_at.get().map_or(Duration::ZERO, |at| at.since(self.deadline()))
     }
 
-    /// Notes that the JavaScript thread has seen that the lease was detached. Only that thread calls
-    /// this.
+    /// Notes that the JavaScript thread has seen that the lease was detached. Only that thread
+    /// calls this.
     pub fn see_ticket(&self) {
         self.ticket_seen.store(true, Ordering::Release);
     }

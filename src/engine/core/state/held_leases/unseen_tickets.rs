@@ -23,7 +23,7 @@ struct UnseenTicket {
 /// See the module.
 #[derive(Default)]
 pub struct UnseenTickets {
-    tickets: Vec<UnseenTicket>,
+    unseen: Vec<UnseenTicket>,
     /// The number of leases at which those that were seen or have ended are removed next.
     prune_at: usize,
 }
@@ -31,9 +31,9 @@ pub struct UnseenTickets {
 impl UnseenTickets {
     /// Adds a lease that was detached for a caller of `env`.
     pub fn add(&mut self, env: EnvId, held: &HeldLease, now: Instant) {
-        if self.tickets.len() >= self.prune_at {
-            self.tickets.retain(|ticket| !ticket.state.is_ticket_seen() && now < ticket.lease.until);
-            self.prune_at = PRUNE_FROM.max(2 * self.tickets.len());
+        if self.unseen.len() >= self.prune_at {
+            self.unseen.retain(|ticket| !ticket.state.is_ticket_seen() && now < ticket.lease.until);
+            self.prune_at = PRUNE_FROM.max(2 * self.unseen.len());
         }
         let lease = PossibleLease {
             client: held.client,
@@ -44,12 +44,12 @@ impl UnseenTickets {
             until: held.expiry(now),
             straggler: false,
         };
-        self.tickets.push(UnseenTicket { env, state: held.state.clone(), lease });
+        self.unseen.push(UnseenTicket { env, state: held.state.clone(), lease });
     }
 
     /// Takes out the leases of `env` that its thread has not seen, and no longer can.
     pub fn take(&mut self, env: EnvId) -> Vec<PossibleLease> {
-        let of_env = self.tickets.extract_if(.., |ticket| ticket.env == env);
+        let of_env = self.unseen.extract_if(.., |ticket| ticket.env == env);
         of_env.filter(|ticket| !ticket.state.is_ticket_seen()).map(|ticket| ticket.lease).collect()
     }
 }
