@@ -3,7 +3,6 @@
 
 import { mayBeSecret, NOT_SHOWN } from '../util/shown-text'
 import { keyWithoutLogins } from '../util/without-logins'
-import type { Given } from './command'
 import { UsageError } from './exits'
 
 /** The longest word that an error shows, in characters. */
@@ -22,6 +21,11 @@ export function shownOption(option: string): string {
   return mayBeSecret(name) ? `an option that is ${NOT_SHOWN}` : name
 }
 
+/** The options of a command that has a store. */
+interface Options {
+  readonly values: { readonly store?: unknown }
+}
+
 /** Matches the URL of a server. */
 const SERVER = /^(?:rediss?|redis\+unix|rediss?-sentinel|rediss?-cluster):\/\//i
 
@@ -29,7 +33,7 @@ const SERVER = /^(?:rediss?|redis\+unix|rediss?-sentinel|rediss?-cluster):\/\//i
  * Returns a word of the command line as a key. Throws if a URL with a login is in it, or if it is
  * the URL of a server and no option names the store: then the answer would be about another store.
  */
-export function keyOf(word: string | undefined, given: Given): string {
+export function keyOf(word: string | undefined, given: Options): string {
   if (word === undefined || keyWithoutLogins(word) !== word) {
     throw new UsageError(`the key must be the name of a lock. Received ${shownWord(word)}${storeAdvice(word)}`)
   }
@@ -38,7 +42,7 @@ export function keyOf(word: string | undefined, given: Given): string {
 }
 
 /** Throws if a word is the URL of a server and no option names the store. */
-export function refuseServer(word: string | undefined, given: Given): void {
+export function refuseServer(word: string | undefined, given: Options): void {
   if (word === undefined || !SERVER.test(word) || given.values.store !== undefined) return
   throw new UsageError('the URL of a server is no lock: to name a store, write --store URL')
 }

@@ -311,7 +311,16 @@ impl HeldLeases {
         }
         let held = self.end(op)?;
         if !held.outlives {
-            self.unseen_tickets.add(op.env, &held, cx.now);
+            let lease = PossibleLease {
+                client: held.client,
+                store: held.store,
+                key: held.key.clone(),
+                token: held.token,
+                from_ticket: None,
+                until: held.expiry(cx.now),
+                straggler: false,
+            };
+            self.unseen_tickets.add(op.env, held.state.clone(), lease, cx.now);
         }
         held.stats.detached.up();
         cx.settle(op, Outcome::Detached);

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use super::HeldLease;
 use crate::engine::core::state::clean_ups::PossibleLease;
 use crate::engine::ids::EnvId;
 use crate::engine::known_lease::KnownLease;
@@ -30,21 +29,12 @@ pub struct UnseenTickets {
 
 impl UnseenTickets {
     /// Adds a lease that was detached for a caller of `env`.
-    pub fn add(&mut self, env: EnvId, held: &HeldLease, now: Instant) {
+    pub fn add(&mut self, env: EnvId, state: Arc<KnownLease>, lease: PossibleLease, now: Instant) {
         if self.unseen.len() >= self.prune_at {
             self.unseen.retain(|ticket| !ticket.state.is_ticket_seen() && now < ticket.lease.until);
             self.prune_at = PRUNE_FROM.max(2 * self.unseen.len());
         }
-        let lease = PossibleLease {
-            client: held.client,
-            store: held.store,
-            key: held.key.clone(),
-            token: held.token,
-            from_ticket: None,
-            until: held.expiry(now),
-            straggler: false,
-        };
-        self.unseen.push(UnseenTicket { env, state: held.state.clone(), lease });
+        self.unseen.push(UnseenTicket { env, state, lease });
     }
 
     /// Takes out the leases of `env` that its thread has not seen, and no longer can.
