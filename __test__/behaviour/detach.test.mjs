@@ -94,8 +94,9 @@ overStores('detach and adopt', (store) => {
   test('a ticket that is not adopted ends with its ttl', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
-    const lease = await a.acquire(key, { ttl: 200 })
-    const ticket = await lease.detach(400)
+    // With a shorter time, a busy machine does not write the ticket to the disk in time.
+    const lease = await a.acquire(key, { ttl: 1_000 })
+    const ticket = await lease.detach(1_500)
     const next = await b.acquire(key, { wait: 20_000 })
     assert.ok(next.fence > lease.fence)
     await assert.rejects(a.adopt(ticket), (error) => error instanceof LockLostError)
