@@ -115,9 +115,10 @@ impl HeldLease {
     }
 
     /// Returns what may be left of the lease at the store after it has ended here.
-    pub fn left_at_store(self, now: Instant) -> PossibleLease {
+    pub fn left_at_store(&self, now: Instant) -> PossibleLease {
         let until = self.expiry(now);
-        let Self { client, store, key, token, .. } = self;
+        let &Self { client, store, token, .. } = self;
+        let key = self.key.clone();
         PossibleLease { client, store, key, token, from_ticket: None, until, straggler: false }
     }
 

@@ -293,9 +293,15 @@ fn end_after_a_failed_detachment(world: &mut World, remembers: bool) -> Vec<Requ
     // The store may have detached the lease, although its answer did not arrive in time.
     world.answer(batch, [timed_out()]);
     world.settled();
+    let requests = end_environment(world);
+    assert!(!held.state.is_held(world.now));
+    requests
+}
+
+/// Ends the environment. Returns the requests that follow.
+fn end_environment(world: &mut World) -> Vec<Request> {
     let (done, _closed) = std::sync::mpsc::sync_channel(1);
     world.give(Command::CloseEnv { env: ENV, done, patience: Duration::from_secs(1) });
-    assert!(!held.state.is_held(world.now));
     world.exchange()
 }
 
@@ -341,9 +347,7 @@ fn end_after_a_detachment(world: &mut World, seen: bool) -> Vec<Request> {
     if seen {
         held.state.see_ticket();
     }
-    let (done, _closed) = std::sync::mpsc::sync_channel(1);
-    world.give(Command::CloseEnv { env: ENV, done, patience: Duration::from_secs(1) });
-    world.exchange()
+    end_environment(world)
 }
 
 #[test]

@@ -311,16 +311,7 @@ impl HeldLeases {
         }
         let held = self.end(op)?;
         if !held.outlives {
-            let lease = PossibleLease {
-                client: held.client,
-                store: held.store,
-                key: held.key.clone(),
-                token: held.token,
-                from_ticket: None,
-                until: held.expiry(cx.now),
-                straggler: false,
-            };
-            self.unseen_tickets.add(op.env, held.state.clone(), lease, cx.now);
+            self.unseen_tickets.add(op.env, held.state.clone(), held.left_at_store(cx.now), cx.now);
         }
         held.stats.detached.up();
         cx.settle(op, Outcome::Detached);
