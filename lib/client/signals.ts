@@ -126,12 +126,11 @@ class SignalListener {
     // A second signal ends the process without the drain.
     if (since === undefined) {
       shared.drainingSince ??= now()
+      this.#wasRaisedAgain = false
       await this.#drain()
       shared.drainingSince = undefined
       if (this.clients.size === 0) this.end()
-      const decides = alone || this.#wasRaisedAgain
-      this.#wasRaisedAgain = false
-      if (!decides) return
+      if (!alone && !this.#wasRaisedAgain) return
     }
     this.end()
     // The clients of another version of this library still drain. The last version ends the

@@ -18,7 +18,7 @@ interface Adoptable {
 
 export class Bridge {
   readonly #native: NativeBridge
-  readonly #wake: () => void
+  readonly #drain: () => void
   readonly #batch: OperationBatch
   readonly #slots = new SlotNumbers()
   #holds = 0
@@ -28,12 +28,12 @@ export class Bridge {
   #isClosing = false
 
   /**
-   * `drain` takes the records of settled operations out of native code. Native code calls `wake`
-   * when there is something to drain.
+   * `drain` takes the records of settled operations out of native code. Native code calls it when
+   * there are records, too.
    */
-  constructor(native: NativeBridge, drain: () => void, wake: () => void) {
+  constructor(native: NativeBridge, drain: () => void) {
     this.#native = native
-    this.#wake = wake
+    this.#drain = drain
     this.#batch = new OperationBatch(native, drain)
   }
 
@@ -45,7 +45,7 @@ export class Bridge {
    */
   open(onOpen: () => () => void): void {
     if (this.#onClose !== undefined) return
-    this.#native.open(this.#wake)
+    this.#native.open(this.#drain)
     this.#onClose = onOpen()
   }
 

@@ -24,7 +24,7 @@ export let bridge: Bridge
  * fails. `onOpen`: see {@link Bridge.open}.
  */
 export function openBridge(onOpen: () => () => void): void {
-  bridge ??= new Bridge(new (loadAddon().Bridge)(), wake, wake)
+  bridge ??= new Bridge(new (loadAddon().Bridge)(), wake)
   bridge.open(onOpen)
 }
 
