@@ -82,6 +82,7 @@ pub mod listing;
 pub mod listing_batch;
 pub mod memory;
 pub mod names;
+pub mod node_views;
 mod notice;
 mod own_thread;
 pub mod printable;

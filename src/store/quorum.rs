@@ -79,11 +79,12 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, join_all};
 use rustc_hash::FxHashMap;
-use tokio::sync::{Notify, oneshot};
-use tokio::task::{JoinHandle, spawn_local};
+use tokio::sync::{Mutex, Notify, oneshot};
+use tokio::task::{JoinHandle, spawn_local, yield_now};
 
 use self::coordinator::{Call, Coordinator};
-use super::{Answer, Listener, Notice, Request, Store, StoreError, StoreErrorKind, all_failed};
+use self::merged_views::merge;
+use super::{Answer, Listener, Notice, Reply, Request, Store, StoreError, StoreErrorKind, all_failed};
 use crate::engine::clock;
 use crate::lease::Instant;
 
@@ -96,6 +97,10 @@ pub const MOST: usize = 63;
 /// closes. If this is smaller, more leases are left to their ttl. If it is larger, an unused quorum
 /// keeps its connections for longer.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a quorum merges what its nodes list before it lets other tasks have the thread. A false
+/// node can list hundreds of thousands of leases. If this is larger, other stores wait for longer;
+/// if it is smaller, the quorum reads the clock more often.
+const MOST_TIME_IN_A_ROW: Duration = Duration::from_millis(1);
 
 /// A quorum of stores as a [`Store`]. It needs a local tokio runtime (or a `LocalSet`) with timers.
 pub struct QuorumStore {
@@ -111,6 +116,9 @@ pub struct QuorumStore {
     listener: OnceCell<Listener>,
     /// Wakes `close` when no node still has to answer or to carry out a release.
     idle: Notify,
+    /// Held while the quorum merges an answer. Answers are merged one after another, so several of
+    /// them leave other stores as much time as one does.
+    merging: Mutex<()>,
 }
 
 impl QuorumStore {
@@ -128,6 +136,7 @@ impl QuorumStore {
             alarm: RefCell::default(),
             listener: OnceCell::new(),
             idle: Notify::new(),
+            merging: Mutex::new(()),
         });
         for (node, store) in quorum.nodes.iter().enumerate() {
             let quorum = Rc::downgrade(&quorum);
@@ -188,6 +197,24 @@ impl QuorumStore {
         self.set_alarm();
     }
 
+    /// Replaces the views of the nodes by the merged view, in each answer that has them.
+    async fn merge_views(&self, mut answers: Vec<Answer>) -> Vec<Answer> {
+        for answer in answers.iter_mut().filter(|answer| matches!(answer, Ok(Reply::Views(_)))) {
+            if let Ok(Reply::Views(views)) = std::mem::replace(answer, Ok(Reply::Ready)) {
+                let _turn = self.merging.lock().await;
+                let mut since = clock::now();
+                let pause = async || {
+                    if clock::now().since(since) >= MOST_TIME_IN_A_ROW {
+                        yield_now().await;
+                        since = clock::now();
+                    }
+                };
+                *answer = Ok(merge(views, pause).await);
+            }
+        }
+        answers
+    }
+
     /// Sleeps until the coordinator has something to do next, and then lets the coordinator do it.
     fn set_alarm(self: &Rc<Self>) {
         let Some(at) = self.coordinator.borrow().next_wake() else { return };
@@ -225,10 +252,11 @@ impl Store for QuorumStore {
             self.waiting.borrow_mut().insert(id, sender);
             self.coordinator.borrow_mut().submit(clock::now(), id, batch, timeout);
             self.carry_out_soon();
-            answers.await.unwrap_or_else(|_| {
+            let answers = answers.await.unwrap_or_else(|_| {
                 let gone = StoreError::maybe_done(StoreErrorKind::Internal, "the quorum forgot a batch");
                 all_failed(count, &gone)
-            })
+            });
+            self.merge_views(answers).await
         }
         .boxed_local()
     }

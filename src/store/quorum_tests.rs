@@ -1,9 +1,10 @@
 use super::*;
 use tokio::runtime::{Builder, LocalOptions};
 
-use crate::lease::Token;
+use crate::lease::{Fence, Key, Token};
+use crate::store::listing::{ListFilter, Listing};
 use crate::store::memory::MemoryStore;
-use crate::store::{NodeAnswer, Reply, Vote};
+use crate::store::{LeaseInfo, LockInfo, NodeAnswer, Vote};
 
 /// A store that panics at every request.
 struct Broken;
@@ -86,5 +87,62 @@ fn a_node_that_is_away_for_a_while_is_told_of_a_release_before_the_quorum_closes
         let release = Request::Release { key: "k".into(), token: Token::random(), used: None };
         quorum.clone().execute(vec![release], Duration::from_secs(1)).await;
         quorum.close().await;
+    });
+}
+
+/// A store that lists the same locks at once.
+struct Lister(Listing);
+
+impl Store for Lister {
+    fn execute(self: Rc<Self>, batch: Vec<Request>, _: Duration) -> LocalBoxFuture<'static, Vec<Answer>> {
+        async move { vec![Ok(Reply::Listed(self.0.clone())); batch.len()] }.boxed_local()
+    }
+
+    fn listen(&self, _: Listener) {}
+
+    fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
+        async {}.boxed_local()
+    }
+}
+
+/// Returns a listing of `locks` shared locks with `leases` leases each.
+fn long_listing(locks: u32, leases: u32) -> Listing {
+    let lease = |mark| LeaseInfo {
+        mark: Some(mark),
+        holder: None,
+        fence: Some(Fence(mark.into())),
+        remaining: None,
+        servers: None,
+    };
+    let info = LockInfo { shared: true, leases: (0..leases).map(lease).collect(), waiters: Vec::new() };
+    let keys = (0..locks).map(|lock| Key::from(format!("{lock:06}").as_str()));
+    let mut listing = Listing::default();
+    listing.locks = keys.map(|key| (key, info.clone())).collect();
+    listing
+}
+
+#[test]
+fn several_long_listings_at_once_let_other_tasks_have_the_thread() {
+    const LOCKS: u32 = 100;
+    const LISTS: usize = 4;
+    let listing = long_listing(LOCKS, 200);
+    let node = |_| -> (Arc<str>, Rc<dyn Store>) { ("n".into(), Rc::new(Lister(listing.clone()))) };
+    let quorum = QuorumStore::new((0..3).map(node).collect());
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+    runtime.unwrap().block_on(async {
+        let filter = ListFilter { prefix: "".into(), pattern: "*".into(), limit: LOCKS };
+        let list = || quorum.clone().execute(vec![Request::List(filter.clone())], Duration::from_secs(60));
+        let lists = spawn_local(join_all((0..LISTS).map(|_| list())));
+        let mut turns = 0;
+        while !lists.is_finished() {
+            yield_now().await;
+            turns += 1;
+        }
+        for answers in lists.await.unwrap() {
+            assert!(
+                matches!(&answers[..], [Ok(Reply::Listed(listing))] if listing.locks.len() == LOCKS as usize)
+            );
+        }
+        assert!(turns >= 20, "other tasks had {turns} turns");
     });
 }

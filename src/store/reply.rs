@@ -7,6 +7,7 @@ use super::diagnosis::Report;
 use super::error::StoreError;
 use super::info::LockInfo;
 use super::listing::Listing;
+use super::node_views::NodeViews;
 use crate::lease::{Fence, Token};
 
 /// The answer to a request that the store carried out, or found to be impossible.
@@ -83,6 +84,10 @@ pub enum Reply {
     Inspected(Option<LockInfo>),
     /// Answers [`Request::List`](super::Request::List).
     Listed(Listing),
+    /// Answers an inspection or a listing within a quorum: what the nodes say. The quorum merges it
+    /// into [`Reply::Inspected`] or [`Reply::Listed`], in several turns. No store answers with
+    /// this.
+    Views(NodeViews),
     /// Answers [`Request::Diagnose`](super::Request::Diagnose): a report for each server. A server
     /// that can't be reached or used is not an error: its report says so.
     Diagnosed(Vec<Report>),

@@ -1,18 +1,41 @@
 //! Merges what the nodes of a quorum say about locks. Pure.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
+#[cfg(test)]
+use futures_util::FutureExt;
 
 use crate::lease::{Fence, Key};
+#[cfg(test)]
+use crate::store::Answer;
 use crate::store::listing::{ListFilter, Listing};
+use crate::store::node_views::{NodeCounts, NodeViews, ShownLocks};
 use crate::store::{LeaseInfo, LockInfo, Reply, Servers};
 
-/// Counts the nodes that were asked.
-#[derive(Clone, Copy)]
-pub struct Counts {
-    pub total: usize,
-    /// The nodes that did not answer.
-    pub unheard: usize,
+/// Returns the reply of a quorum whose nodes have these views. Calls `pause` after each lock.
+pub async fn merge(views: NodeViews, mut pause: impl AsyncFnMut()) -> Reply {
+    match views.shown {
+        ShownLocks::One(said) => {
+            let merged = counted(said.iter(), views.counts);
+            pause().await;
+            Reply::Inspected(merged)
+        }
+        ShownLocks::All { filter, listings, enough } => {
+            Reply::Listed(merged(&filter, listings, enough, views.counts, pause).await)
+        }
+    }
+}
+
+/// Merges the views of an answer without a pause, if it has views.
+#[cfg(test)]
+pub fn merge_at_once(answer: Answer) -> Answer {
+    match answer {
+        Ok(Reply::Views(views)) => Ok(merge(views, async || ()).now_or_never().expect("no pause")),
+        other => other,
+    }
 }
 
 /// Returns what most nodes say of a lock. Nodes agree if they show the same last fence with the
@@ -43,7 +66,7 @@ fn most_common<'a>(said: &[&'a LockInfo]) -> Option<&'a LockInfo> {
 ///
 /// The time grows with the number of leases, not with its square: one hostile node can describe a
 /// lock with some 20 000 leases.
-pub fn counted<'a>(said: impl Iterator<Item = &'a LockInfo>, counts: Counts) -> Option<LockInfo> {
+fn counted<'a>(said: impl Iterator<Item = &'a LockInfo>, counts: NodeCounts) -> Option<LockInfo> {
     let said: Vec<&LockInfo> = said.collect();
     let mut info = most_common(&said)?.clone();
     let nodes = nodes_by_mark(&said);
@@ -89,51 +112,46 @@ fn add_leases(info: &mut LockInfo, said: &[&LockInfo], nodes: &HashMap<u32, usiz
     info.leases.sort_by_key(|lease| lease.fence.unwrap_or(Fence::MAX));
 }
 
-/// Returns what a node says about a lock; `None` if the lock is not held there.
-pub fn inspected(reply: &Reply) -> Option<&LockInfo> {
-    match reply {
-        Reply::Inspected(info) => info.as_ref(),
-        _ => None,
-    }
-}
-
-/// Returns the listing of a node.
-pub fn listed(reply: &Reply) -> Option<&Listing> {
-    match reply {
-        Reply::Listed(listing) => Some(listing),
-        _ => None,
-    }
-}
+/// The locks that a node lists, in the order of their keys.
+type NodeLocks = Peekable<IntoIter<(Key, LockInfo)>>;
 
 /// Returns the locks that at least `enough` nodes list.
-pub fn merged<'a>(
+async fn merged(
     filter: &ListFilter,
-    listings: impl Iterator<Item = &'a Listing>,
+    listings: Vec<Listing>,
     enough: usize,
-    counts: Counts,
+    counts: NodeCounts,
+    mut pause: impl AsyncFnMut(),
 ) -> Listing {
-    let mut seen: BTreeMap<&Key, Vec<&LockInfo>> = BTreeMap::new();
-    let mut whole = Listing::default();
-    for listing in listings {
-        whole.complete &= listing.complete;
-        for (key, info) in &listing.locks {
-            seen.entry(key).or_default().push(info);
-        }
-    }
-    for (key, said) in seen {
+    let mut whole = Listing::begin(listings.iter().all(|listing| listing.complete));
+    let mut nodes: Vec<NodeLocks> =
+        listings.into_iter().map(|listing| listing.locks.into_iter().peekable()).collect();
+    while let Some((key, said)) = next_lock(&mut nodes) {
         if said.len() >= enough
-            && let Some(info) = counted(said.into_iter(), counts)
-            && !whole.add(filter, key.clone(), info)
+            && let Some(info) = counted(said.iter(), counts)
+            && !whole.add_in_memory(filter, key, info)
         {
             break;
         }
+        pause().await;
     }
     whole
+}
+
+/// Takes the lock with the first key, as each node that lists it shows it.
+fn next_lock(nodes: &mut [NodeLocks]) -> Option<(Key, Vec<LockInfo>)> {
+    let first = nodes.iter_mut().filter_map(|locks| locks.peek()).map(|(key, _)| key).min()?.clone();
+    let said = nodes.iter_mut().filter_map(|locks| locks.next_if(|(key, _)| *key == first));
+    let said = said.map(|(_, info)| info).collect();
+    Some((first, said))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::listing::{MOST_LISTED, size_of};
+
+    const OF_THREE: NodeCounts = NodeCounts { total: 3, unheard: 0 };
 
     fn held(fence: u64, mark: u32) -> LockInfo {
         let fence = Some(Fence(fence));
@@ -145,7 +163,7 @@ mod tests {
     /// and how many nodes have them.
     fn shown(nodes: [(u64, u32); 3]) -> (Option<Fence>, Option<u32>, u32) {
         let said = nodes.map(|(fence, mark)| held(fence, mark));
-        let info = counted(said.iter(), Counts { total: 3, unheard: 0 }).unwrap();
+        let info = counted(said.iter(), OF_THREE).unwrap();
         let lease = &info.leases[0];
         (lease.fence, lease.mark, lease.servers.unwrap().held)
     }
@@ -166,7 +184,7 @@ mod tests {
                 info.leases[0].holder = Some(if node == old { "old".into() } else { "adopter".into() });
                 info
             });
-            let info = counted(said.iter(), Counts { total: 3, unheard: 0 }).unwrap();
+            let info = counted(said.iter(), OF_THREE).unwrap();
             assert_eq!(info.leases[0].holder.as_deref(), Some("adopter"), "old name at {old}");
         }
     }
@@ -186,13 +204,59 @@ mod tests {
         for nodes in [[node(&[1, 3, 4]), node(&[2, 3, 4]), node(&[1, 2, 4])], {
             [node(&[1, 2, 4]), node(&[1, 3, 4]), node(&[2, 3, 4])]
         }] {
-            let info = counted(nodes.iter(), Counts { total: 3, unheard: 0 }).unwrap();
+            let info = counted(nodes.iter(), OF_THREE).unwrap();
             let told = info.leases.iter().map(|lease| (lease.mark.unwrap(), lease.servers.unwrap().held));
             assert_eq!(told.collect::<Vec<_>>(), [(1, 2), (2, 2), (3, 2), (4, 3)]);
         }
         let nodes = [node(&[4]), node(&[3, 4]), node(&[4])];
-        let info = counted(nodes.iter(), Counts { total: 3, unheard: 0 }).unwrap();
+        let info = counted(nodes.iter(), OF_THREE).unwrap();
         assert_eq!(info.leases.len(), 1, "a lease that most nodes lack is lost");
+    }
+
+    /// Returns the listing of a node with `leases` shared leases of each of `keys`.
+    fn listing(keys: &[&str], leases: u32) -> Listing {
+        let shared = LockInfo {
+            shared: true,
+            leases: (0..leases).flat_map(|mark| held(mark.into(), mark).leases).collect(),
+            waiters: vec![],
+        };
+        let mut listing = Listing::default();
+        listing.locks = keys.iter().map(|key| (Key::from(*key), shared.clone())).collect();
+        listing
+    }
+
+    /// Returns the merged listing, and the number of pauses.
+    fn merged_at_once(listings: Vec<Listing>, limit: u32) -> (Listing, usize) {
+        let filter = ListFilter { prefix: "".into(), pattern: "*".into(), limit };
+        let views = NodeViews { shown: ShownLocks::All { filter, listings, enough: 2 }, counts: OF_THREE };
+        let mut pauses = 0;
+        let reply = merge(views, async || pauses += 1).now_or_never();
+        let Some(Reply::Listed(listing)) = reply else { panic!("{reply:?}") };
+        (listing, pauses)
+    }
+
+    #[test]
+    fn a_lock_is_listed_if_enough_nodes_list_it_and_there_is_a_pause_after_each_lock() {
+        let nodes =
+            || vec![listing(&["a", "b", "d"], 1), listing(&["b", "c", "d"], 1), listing(&["a", "e"], 1)];
+        let keys = |listing: &Listing| -> Vec<String> {
+            listing.locks.iter().map(|(key, _)| key.to_string()).collect()
+        };
+        let (all, pauses) = merged_at_once(nodes(), 10);
+        assert_eq!((keys(&all), all.complete, pauses), (["a", "b", "d"].map(String::from).into(), true, 5));
+        let (some, _) = merged_at_once(nodes(), 2);
+        assert_eq!((keys(&some), some.complete), (["a", "b"].map(String::from).into(), false));
+    }
+
+    #[test]
+    fn a_merged_listing_takes_no_more_memory_than_that_of_one_store() {
+        let keys: Vec<String> = (0..300).map(|index| format!("key {index:03}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let node = listing(&keys, 1_000);
+        let (merged, _) = merged_at_once(vec![node.clone(), node], 1_000);
+        assert!(!merged.complete);
+        let taken: usize = merged.locks.iter().map(|(_, info)| size_of(info)).sum();
+        assert!((MOST_LISTED / 2..MOST_LISTED).contains(&taken), "{taken} bytes");
     }
 
     #[test]
@@ -206,7 +270,7 @@ mod tests {
             let said = [shared(0..leases), shared(0..1)];
             let count = std::cell::Cell::new(0);
             let counting = said.iter().inspect(|_| count.set(count.get() + 1));
-            let info = counted(counting, Counts { total: 3, unheard: 1 }).unwrap();
+            let info = counted(counting, OF_THREE).unwrap();
             assert_eq!(info.leases.len() as u32, leases);
             count.get()
         };

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use self::accept_state::{AcceptState, Accepting, fence_of};
 use self::tally::{Tally, VoteKind, vote_kind};
-use super::merged_views::{Counts, counted, inspected, listed, merged};
 use super::nodes::Nodes;
 use super::reports::reports;
 use super::votes;
 use crate::lease::{Fence, Instant};
+use crate::store::node_views::{NodeCounts, NodeViews, ShownLocks};
 use crate::store::{Absence, AcquireRequest, Answer, Reply, Request, StoreError};
 
 /// See the module.
@@ -289,20 +289,36 @@ impl VoteRound {
 
     /// Handles the yes of a majority.
     fn agreed(&mut self, nodes: &Nodes) -> Decision {
-        let mut said = self.votes.iter().flatten().filter_map(|vote| vote.as_ref().ok());
-        let counts = Counts { total: nodes.count(), unheard: nodes.count() - said.clone().count() };
+        let unheard = self.votes.iter().filter(|vote| !matches!(vote, Some(Ok(_)))).count();
+        let counts = NodeCounts { total: nodes.count(), unheard };
+        let mut said = self.votes.iter_mut().flatten().filter_map(|vote| vote.as_mut().ok());
         let reply = match &self.request {
             Request::Ping | Request::Diagnose { .. } => Reply::Ready,
             Request::Release { .. } | Request::GiveBack { .. } | Request::Break { .. } => Reply::Released,
             // Adoptions do not vote; see `adoption`.
             Request::Adopt { .. } | Request::Move { .. } => {
-                said.find(|reply| matches!(reply, Reply::Adopted(_))).cloned().unwrap_or(Reply::Split)
+                said.find(|reply| reply.is_adopted()).cloned().unwrap_or(Reply::Split)
             }
             Request::Accept { .. } => Reply::Accepted,
             Request::Renew { fences: 0, .. } | Request::Detach { .. } => Reply::Renewed { block: None },
-            Request::Inspect { .. } => Reply::Inspected(counted(said.filter_map(inspected), counts)),
-            Request::List(wanted) => {
-                Reply::Listed(merged(wanted, said.filter_map(listed), nodes.majority(), counts))
+            Request::Inspect { .. } => {
+                let inspected = |reply: &mut Reply| match reply {
+                    Reply::Inspected(info) => info.take(),
+                    _ => None,
+                };
+                Reply::Views(NodeViews {
+                    shown: ShownLocks::One(said.filter_map(inspected).collect()),
+                    counts,
+                })
+            }
+            Request::List(filter) => {
+                let listed = |reply: &mut Reply| match reply {
+                    Reply::Listed(listing) => Some(std::mem::take(listing)),
+                    _ => None,
+                };
+                let listings = said.filter_map(listed).collect();
+                let shown = ShownLocks::All { filter: filter.clone(), listings, enough: nodes.majority() };
+                Reply::Views(NodeViews { shown, counts })
             }
             Request::Acquire(AcquireRequest { fences: count, .. }) | Request::Renew { fences: count, .. } => {
                 return self.accept((*count).max(1), nodes);

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use super::super::merged_views::merge_at_once;
 use super::*;
 use crate::lease::{Mode, Token, Ttl};
 use crate::store::LockInfo;
@@ -256,13 +257,19 @@ fn an_inspection_waits_for_all_nodes_and_says_how_many_did_not_answer() {
         vote_round.hold(Instant::from_micros(9));
         vote_round
     };
-    let notified =
-        |fence, held, unheard| Decision::Settle(notified(fence, Some(Servers { held, total: 3, unheard })));
-    assert_eq!(begun([shows(50), shows(40)]).voted(2, shows(40), &nodes), notified(40, 3, 0), "most");
+    let notified = |fence, held, unheard| notified(fence, Some(Servers { held, total: 3, unheard }));
+    let merged = |decision: Decision| match decision {
+        Decision::Settle(answer) => merge_at_once(answer),
+        other => panic!("{other:?}"),
+    };
+    let most = begun([shows(50), shows(40)]).voted(2, shows(40), &nodes);
+    assert_eq!(merged(most), notified(40, 3, 0), "most");
     let larger = begun([shows(40), shows(50)]).voted(2, failed(), &nodes);
-    assert_eq!(larger, notified(50, 2, 1), "the larger of as many");
-    assert_eq!(begun([shows(40), shows(50)]).back_off(&nodes), notified(50, 2, 1), "the node did not answer");
-    assert_eq!(begun([shows(40), shows(50)]).voted(2, nobody(), &nodes), notified(50, 2, 0));
+    assert_eq!(merged(larger), notified(50, 2, 1), "the larger of as many");
+    let without_the_last = begun([shows(40), shows(50)]).back_off(&nodes);
+    assert_eq!(merged(without_the_last), notified(50, 2, 1), "the node did not answer");
+    let without_a_lease = begun([shows(40), shows(50)]).voted(2, nobody(), &nodes);
+    assert_eq!(merged(without_a_lease), notified(50, 2, 0));
     assert_eq!(after(3, inspect(), vec![nobody(), shows(4), nobody()]), Decision::Settle(nobody()));
     assert_eq!(after(3, inspect(), vec![nobody(), nobody()]), Decision::Settle(nobody()));
     assert_eq!(kind(after(3, inspect(), vec![failed(), failed()])), StoreErrorKind::Quorum);

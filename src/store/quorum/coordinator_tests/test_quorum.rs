@@ -1,5 +1,6 @@
 //! Lets a test answer for the nodes of a coordinator, and makes its requests and replies.
 
+use super::super::super::merged_views::merge_at_once;
 use super::super::*;
 use crate::lease::{Fence, Token, Ttl};
 use crate::store::Place;
@@ -75,9 +76,9 @@ impl TestQuorum {
         self.gather();
     }
 
-    /// Returns the answers to a batch that is settled.
+    /// Returns the answers to a batch that is settled, with merged views.
     pub fn settled(&mut self, batch: u64) -> Vec<Answer> {
-        self.answers.remove(&batch).expect("it is settled")
+        self.answers.remove(&batch).expect("it is settled").into_iter().map(merge_at_once).collect()
     }
 
     pub fn settled_one(&mut self, batch: u64) -> Reply {

@@ -39,7 +39,8 @@ pub(super) fn vote_kind(answer: &Answer) -> VoteKind {
             | Reply::Split
             | Reply::Claimed { .. }
             | Reply::NotHeld(_)
-            | Reply::Inspected(None),
+            | Reply::Inspected(None)
+            | Reply::Views(_),
         ) => VoteKind::No,
         Err(_) => VoteKind::Failed,
     }

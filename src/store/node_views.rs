@@ -1,0 +1,39 @@
+//! Keeps what the nodes of a quorum say about locks, until the quorum merges it.
+
+use super::info::LockInfo;
+use super::list_filter::ListFilter;
+use super::listing::Listing;
+
+/// What the nodes of a quorum say about one lock, or about all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeViews {
+    /// The locks.
+    pub shown: ShownLocks,
+    /// How many nodes were asked.
+    pub counts: NodeCounts,
+}
+
+/// The numbers of nodes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NodeCounts {
+    /// The nodes that were asked.
+    pub total: usize,
+    /// The nodes that did not answer.
+    pub unheard: usize,
+}
+
+/// The locks that nodes show.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ShownLocks {
+    /// One lock, as each node that has it shows it.
+    One(Vec<LockInfo>),
+    /// All locks that a filter asks for.
+    All {
+        /// The locks that are asked for.
+        filter: ListFilter,
+        /// The listing of each node that answered.
+        listings: Vec<Listing>,
+        /// The fewest nodes that have to list a lock.
+        enough: usize,
+    },
+}
