@@ -232,14 +232,13 @@ async function build(what, words) {
 const runProgram = ({ name, path }, words, options) =>
   step(`Rust: ${name}`, path, ['--quiet', ...words], { failures: panicsIn, ...options })
 
-/** Builds the unit tests and these programs of tests/, and runs them, three at a time. */
-async function buildAndRun(what, names, words = []) {
-  // The tests mostly wait for clocks and servers.
+/** Runs programs of Rust's tests, three at a time. Their tests mostly wait for clocks and servers. */
+async function runAll(programs, words = []) {
   env.RUST_TEST_THREADS ??= '6'
-  const programs = await build(what, unitsAnd(names))
+  const left = [...programs]
   const lane = async () => {
-    for (let program = programs.shift(); program; program = programs.shift()) {
-      await runProgram(program, words, { beside: atOnce })
+    for (let program = left.shift(); program; program = left.shift()) {
+      await runProgram(program, words, { beside: atOnce, priority: PRIORITY_BELOW_NORMAL })
     }
   }
   await Promise.all([lane(), lane(), lane()])
@@ -259,19 +258,21 @@ const ended = new Promise((resolve) => {
 })
 /** Resolves when the simulation has ended. It runs while the other tests wait. */
 let simulation
-/** Runs all Rust tests. The simulation takes longest, so it is built first. */
-async function testRust() {
-  const optimized = await build('the simulation', SIMULATION)
-  const options = { beside: ended, priority: PRIORITY_LOW }
-  simulation = Promise.all(optimized.map((program) => runProgram(program, [], options)))
-  await buildAndRun('all other tests', integrationTests())
-}
-/** Resolves when the compilers and the tests of Rust other than the simulation have ended. */
+/** Resolves when the compilers of Rust's tests have ended. */
+let rustBuilt
+/** Resolves when Rust's tests other than the simulation have ended. */
 let rustEnded
-if (whole && !skipRust) rustEnded = testRust()
-else if (quick && !skipRust) {
+if (whole && !skipRust) {
+  // The simulation takes longest, so it is built first.
+  const optimized = build('the simulation', SIMULATION)
+  const options = { beside: ended, priority: PRIORITY_LOW }
+  simulation = optimized.then((programs) => Promise.all(programs.map((program) => runProgram(program, [], options))))
+  rustBuilt = optimized.then(() => build('all other tests', unitsAnd(integrationTests())))
+  rustEnded = rustBuilt.then((programs) => runAll(programs))
+} else if (quick && !skipRust) {
   const words = ['redis', 'cluster', 'tls', 'fuzz'].flatMap((name) => ['--skip', name])
-  rustEnded = buildAndRun('the unit tests and the contract of stores', ['store_contract'], words)
+  rustBuilt = build('the unit tests and the contract of stores', unitsAnd(['store_contract']))
+  rustEnded = rustBuilt.then((programs) => runAll(programs, words))
 }
 const typesChecked = whole || chosen.includes('types') ? checkTypes() : undefined
 /** Runs test files, `most` at a time. */
@@ -307,9 +308,10 @@ const longest = stepOfNode('tests that take more than a minute', long, long.leng
 await Promise.all([shared, longest, typesChecked])
 // Some of these files run several of their tests at a time.
 await stepOfNode('tests that mostly wait', waiting, 6)
-await rustEnded
+await rustBuilt
 const broken = stepOfNode('tests that break servers', breaking, 2)
 await Promise.all([broken, stepOfNode('tests that mostly wait beside them', idle, 2, { beside: broken })])
+await rustEnded
 await stepOfNode('tests that run alone', alone, 1)
 
 othersEnded()
