@@ -94,7 +94,7 @@ overStores('detach and adopt', (store) => {
   test('a ticket that is not adopted ends with its ttl', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
     const key = store.key()
-    // With a shorter time, a busy machine does not write the ticket to the disk in time.
+    // With a shorter time, a busy machine may not write the ticket to the disk in time.
     const lease = await a.acquire(key, { ttl: 1_000 })
     const ticket = await lease.detach(1_500)
     const next = await b.acquire(key, { wait: 20_000 })

@@ -187,7 +187,8 @@ describe('process: calls that fail fast', { concurrency: 3, timeout: 240_000 }, 
     await locks.ready()
     await server.kill()
     await untilOpen(locks)
-    // Probes end ten seconds after the last request. On a busy machine, the last one takes longer.
+    // Probes end ten seconds after the last request. On a busy machine, the last probe takes
+    // longer.
     await sleep(13_000)
     await server.start()
     await sleep(1_000)

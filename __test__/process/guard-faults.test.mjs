@@ -304,7 +304,7 @@ describe('leasehold run, stopped or killed after another fault', { skip, timeout
     await assertCleanedUp(contended, await assertInTurn(t, contended), 9_000)
   })
 
-  test('a signal after the command has ended by itself does not end what it left behind', async (t) => {
+  test('a signal after the command has ended by itself does not end the daemon that it left behind', async (t) => {
     const end = join(temporaryFolder(t), 'end')
     const script = `setsid sleep 60 > /dev/null 2>&1 & echo $!; until [ -e ${end} ]; do sleep 0.05; done`
     const command = leasehold(t, ['run', 'k', '--verbose', '-s', storeOf(t), '--', 'sh', '-c', script])

@@ -210,8 +210,8 @@ export class Child {
 
   #pass(signal: NodeJS.Signals): void {
     if (this.#onTerminal && OF_TERMINAL.includes(signal)) return
-    // A command that has ended by itself was not asked to: this signal came before the report of
-    // its end.
+    // This signal does not end a command that has already ended by itself, even if Node has not
+    // reported the end yet.
     const { pid } = this.#process
     if (ENDING.includes(signal) && !(pid !== undefined && hasExited(pid))) {
       this.#asked = true

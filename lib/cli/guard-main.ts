@@ -118,7 +118,7 @@ async function watchUntilEnd(
 
 /**
  * Resolves when it is time to look whether leasehold is stopped, or when `arrival` aborts. Without
- * /proc, only the latter, because there is nothing to look at.
+ * /proc, there is nothing to look at, so it resolves only when `arrival` aborts.
  */
 async function untilLook(watch: GuardWatch, arrival: AbortSignal): Promise<void> {
   const now = uptime()

@@ -30,8 +30,9 @@ interface Options {
 const SERVER = /^(?:rediss?|redis\+unix|rediss?-sentinel|rediss?-cluster):\/\//i
 
 /**
- * Returns a word of the command line as a key. Throws if a URL with a login is in it, or if it is
- * the URL of a server and no option names the store: then the answer would be about another store.
+ * Returns a word of the command line as a key. Throws if the word has a URL with a login. Also
+ * throws if it is the URL of a server and no option names the store: the command would use another
+ * store.
  */
 export function keyOf(word: string | undefined, given: Options): string {
   if (word === undefined || keyWithoutLogins(word) !== word) {

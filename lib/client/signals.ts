@@ -119,7 +119,7 @@ class SignalListener {
     const { drainingSince } = shared
     const since = alone ? drainingSince : undefined
     if (since !== undefined && now() - since < FORWARDED_WITHIN) {
-      // Another listener may have been the last to listen, and have raised the signal again.
+      // Another listener may have removed itself and raised the signal again, to end the process.
       this.#wasRaisedAgain = true
       return
     }
@@ -159,7 +159,10 @@ const shared = singleton(
   (): SharedState => ({ listeners: new Map(), drainingSince: undefined, onRemoval: undefined }),
 )
 
-/** Listens to the removal of listeners. One listener for all signals is enough. */
+/**
+ * Listens to the removal of listeners. All signals share one listener: with one for each signal,
+ * Node would warn of a leak.
+ */
 function watchRemovals(): void {
   const known = shared.onRemoval
   const emitter: NodeJS.EventEmitter = process

@@ -28,8 +28,8 @@ export class Bridge {
   #isClosing = false
 
   /**
-   * `drain` takes the records of settled operations out of native code. Native code calls it when
-   * there are records, too.
+   * `drain` takes the records of settled operations out of native code. Native code also calls it
+   * when there are records.
    */
   constructor(native: NativeBridge, drain: () => void) {
     this.#native = native

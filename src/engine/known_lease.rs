@@ -1,5 +1,5 @@
 //! Holds what the engine and the JavaScript thread know of one lease: its state, its last failed
-//! renewal, when the thread noticed its loss, and whether it saw its detachment.
+//! renewal, when the thread noticed its loss, and whether the thread has seen its detachment.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};

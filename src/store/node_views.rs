@@ -1,19 +1,19 @@
-//! Keeps what the nodes of a quorum say about locks, until the quorum merges it.
+//! Keeps what the nodes of a quorum say about locks, until the quorum merges these views.
 
 use super::info::LockInfo;
 use super::list_filter::ListFilter;
 use super::listing::Listing;
 
-/// What the nodes of a quorum say about one lock, or about all.
+/// What the nodes of a quorum say about one lock, or about all locks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeViews {
-    /// The locks.
+    /// The locks, as the nodes show them.
     pub shown: ShownLocks,
-    /// How many nodes were asked.
+    /// How many nodes were asked, and how many of them did not answer.
     pub counts: NodeCounts,
 }
 
-/// The numbers of nodes.
+/// Counts the nodes of a quorum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeCounts {
     /// The nodes that were asked.
@@ -29,11 +29,11 @@ pub enum ShownLocks {
     One(Vec<LockInfo>),
     /// All locks that a filter asks for.
     All {
-        /// The locks that are asked for.
+        /// Says which locks are asked for.
         filter: ListFilter,
         /// The listing of each node that answered.
         listings: Vec<Listing>,
-        /// The fewest nodes that have to list a lock.
+        /// How many nodes, at least, have to list a lock.
         enough: usize,
     },
 }

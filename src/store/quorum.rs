@@ -97,9 +97,9 @@ pub const MOST: usize = 63;
 /// closes. If this is smaller, more leases are left to their ttl. If it is larger, an unused quorum
 /// keeps its connections for longer.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a quorum merges what its nodes list before it lets other tasks have the thread. A false
+/// How long a quorum merges the views of its nodes before other tasks get the thread. A hostile
 /// node can list hundreds of thousands of leases. If this is larger, other stores wait for longer;
-/// if it is smaller, the quorum reads the clock more often.
+/// if it is smaller, the merge is interrupted more often and takes longer.
 const MOST_TIME_IN_A_ROW: Duration = Duration::from_millis(1);
 
 /// A quorum of stores as a [`Store`]. It needs a local tokio runtime (or a `LocalSet`) with timers.
@@ -116,8 +116,8 @@ pub struct QuorumStore {
     listener: OnceCell<Listener>,
     /// Wakes `close` when no node still has to answer or to carry out a release.
     idle: Notify,
-    /// Held while the quorum merges an answer. Answers are merged one after another, so several of
-    /// them leave other stores as much time as one does.
+    /// Held while the quorum merges an answer. Because answers are merged one after another,
+    /// merging several of them leaves other stores as much time as merging one.
     merging: Mutex<()>,
 }
 
@@ -197,7 +197,7 @@ impl QuorumStore {
         self.set_alarm();
     }
 
-    /// Replaces the views of the nodes by the merged view, in each answer that has them.
+    /// Replaces the views in each answer by the merged view.
     async fn merge_views(&self, mut answers: Vec<Answer>) -> Vec<Answer> {
         for answer in answers.iter_mut().filter(|answer| matches!(answer, Ok(Reply::Views(_)))) {
             if let Ok(Reply::Views(views)) = std::mem::replace(answer, Ok(Reply::Ready)) {

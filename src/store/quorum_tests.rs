@@ -90,7 +90,7 @@ fn a_node_that_is_away_for_a_while_is_told_of_a_release_before_the_quorum_closes
     });
 }
 
-/// A store that lists the same locks at once.
+/// A store that answers each request at once, with the same listing.
 struct Lister(Listing);
 
 impl Store for Lister {

@@ -84,9 +84,9 @@ pub enum Reply {
     Inspected(Option<LockInfo>),
     /// Answers [`Request::List`](super::Request::List).
     Listed(Listing),
-    /// Answers an inspection or a listing within a quorum: what the nodes say. The quorum merges it
-    /// into [`Reply::Inspected`] or [`Reply::Listed`], in several turns. No store answers with
-    /// this.
+    /// Answers an inspection or a listing in a quorum with what the nodes say. The quorum merges
+    /// that into [`Reply::Inspected`] or [`Reply::Listed`] before it answers, so no store answers
+    /// with this.
     Views(NodeViews),
     /// Answers [`Request::Diagnose`](super::Request::Diagnose): a report for each server. A server
     /// that can't be reached or used is not an error: its report says so.

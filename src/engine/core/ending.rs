@@ -15,7 +15,7 @@ impl Core {
     }
 
     pub(super) fn close_env(&mut self, env: EnvId, done: SyncSender<()>, patience: Duration) {
-        // No caller gets a ticket of these leases any more.
+        // No caller can get the tickets of these leases any more.
         for lease in self.held_leases.take_unseen_tickets(env) {
             self.clean_up(lease);
         }

@@ -138,7 +138,7 @@ async fn merged(
     whole
 }
 
-/// Takes the lock with the first key, as each node that lists it shows it.
+/// Takes the lock with the first key out of all lists. Returns the view of each node that lists it.
 fn next_lock(nodes: &mut [NodeLocks]) -> Option<(Key, Vec<LockInfo>)> {
     let first = nodes.iter_mut().filter_map(|locks| locks.peek()).map(|(key, _)| key).min()?.clone();
     let said = nodes.iter_mut().filter_map(|locks| locks.next_if(|(key, _)| *key == first));

@@ -29,8 +29,8 @@ use super::reader::Reader;
 const MOST_READ: usize = 4 << 10;
 
 /// The most bytes for which a read is charged: a whole record, and the bytes of the next record
-/// that arrive with its end. If this is larger, more of the time in which the thread stands still
-/// counts; if it is smaller, only a part of the time for a long record counts.
+/// that arrive with its end. If this is larger, more of the time in which the system suspends the
+/// thread counts; if it is smaller, only a part of the time for a long record counts.
 const LONGEST_RECORD: usize = (16 << 10) + MOST_READ;
 
 /// A TLS connection that charges the time of its reads.

@@ -295,8 +295,8 @@ impl HeldLeases {
         None
     }
 
-    /// Returns the leases of an environment that were detached for callers who do not know that,
-    /// and never will: the environment has ended.
+    /// Takes out the detached leases of an environment that ends before its callers have got the
+    /// tickets.
     pub fn take_unseen_tickets(&mut self, env: EnvId) -> Vec<PossibleLease> {
         self.unseen_tickets.take(env)
     }

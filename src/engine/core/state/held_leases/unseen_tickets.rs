@@ -1,6 +1,6 @@
-//! Remembers the leases that the store has detached, until the JavaScript thread has seen that. If
-//! the environment ends before, no caller gets a ticket, so the leases have to be released. Plain
-//! data; touches only its own list.
+//! Remembers the leases that the store has detached, until the JavaScript thread has seen their
+//! detachment. If the environment ends first, no caller gets the tickets, so the engine has to
+//! release these leases. Plain data; touches only its own list.
 
 use std::sync::Arc;
 
@@ -9,8 +9,9 @@ use crate::engine::ids::EnvId;
 use crate::engine::known_lease::KnownLease;
 use crate::lease::Instant;
 
-/// The fewest leases at which those that were seen or have ended are removed. If this is smaller,
-/// a few leases are searched again and again. If it is larger, the others take more memory.
+/// The fewest leases in the list at which those that were seen or have ended are removed. If this
+/// is smaller, short lists are searched more often. If it is larger, leases that nobody needs take
+/// more memory.
 const PRUNE_FROM: usize = 64;
 
 struct UnseenTicket {
@@ -23,7 +24,7 @@ struct UnseenTicket {
 #[derive(Default)]
 pub struct UnseenTickets {
     unseen: Vec<UnseenTicket>,
-    /// The number of leases at which those that were seen or have ended are removed next.
+    /// The number of leases in the list at which the next removal takes place.
     prune_at: usize,
 }
 
@@ -37,7 +38,7 @@ impl UnseenTickets {
         self.unseen.push(UnseenTicket { env, state, lease });
     }
 
-    /// Takes out the leases of `env` that its thread has not seen, and no longer can.
+    /// Removes all leases of `env`. Returns those whose detachment its thread has not seen.
     pub fn take(&mut self, env: EnvId) -> Vec<PossibleLease> {
         let of_env = self.unseen.extract_if(.., |ticket| ticket.env == env);
         of_env.filter(|ticket| !ticket.state.is_ticket_seen()).map(|ticket| ticket.lease).collect()
