@@ -34,6 +34,31 @@ describe('releaseOnSignal', { timeout: 60_000 }, () => {
     })
   }
 
+  for (const [how, options] of [
+    ['once()', { raises: 'once' }],
+    ['on()', { raises: 'on' }],
+    ['prependOnceListener()', { raises: 'prependOnceListener' }],
+    ['once(), after a while', { raises: 'once', after: 50 }],
+  ]) {
+    test(`a listener that raises another signal ends the process by that signal after the drain: ${how}`, async (t) => {
+      const signals = [['SIGTERM', 'SIGINT']]
+      const end = await ended(t, { ...options, raised: 'SIGINT', signals, lasts: [200] })
+      assert.deepEqual(end, { code: null, signal: 'SIGINT', over: [0] })
+    })
+  }
+
+  test('the signal that a listener raises also drains the clients that have listed only that signal', async (t) => {
+    const signals = [['SIGTERM', 'SIGINT'], ['SIGINT']]
+    const end = await ended(t, { clients: 2, raises: 'once', raised: 'SIGINT', signals, lasts: [100, 400] })
+    assert.deepEqual(end, { code: null, signal: 'SIGINT', over: [0, 1] })
+  })
+
+  test('after the first signal, another one within 0.5 s does not cut the drain off', async (t) => {
+    const signals = [['SIGTERM', 'SIGINT'], ['SIGTERM']]
+    const options = { clients: 2, signals, lasts: [100, 400], second: 'SIGINT' }
+    assert.deepEqual(await ended(t, options), { code: null, signal: 'SIGTERM', over: [0, 1] })
+  })
+
   test('many signals cause no warning of too many listeners', async (t) => {
     const child = startChild(t, 'signals.mjs', { clients: 1, many: true })
     await within('the end', child.ended, 10_000)

@@ -57,8 +57,6 @@ class SignalListener {
   readonly #signal: NodeJS.Signals
   /** Whether another listener was removed just now, perhaps because the signal has arrived. */
   #hasSeenRemoval = false
-  /** Whether the signal came again during the drain, when no other listener was left. */
-  #wasRaisedAgain = false
 
   constructor(signal: NodeJS.Signals) {
     this.#signal = signal
@@ -103,7 +101,7 @@ class SignalListener {
   }
 
   /** Closes all clients, also those that are added while this runs. */
-  async #drain(): Promise<void> {
+  async drain(): Promise<void> {
     const closed = new Set<Closable>()
     for (;;) {
       const open = [...this.clients].filter((client) => !closed.has(client))
@@ -116,22 +114,25 @@ class SignalListener {
   readonly #listener = async (): Promise<void> => {
     // If there is another listener, it decides whether the process ends.
     const alone = this.#isAlone()
-    const { drainingSince } = shared
-    const since = alone ? drainingSince : undefined
-    if (since !== undefined && now() - since < FORWARDED_WITHIN) {
-      // Another listener may have removed itself and raised the signal again, to end the process.
-      this.#wasRaisedAgain = true
+    if (alone && shared.drain !== undefined) {
+      // A second signal ends the process without the drain.
+      if (now() - shared.drain.since >= FORWARDED_WITHIN) return this.endProcess()
+      // Another listener may have raised this signal, to end the process.
+      shared.drain.raised ??= this
       return
     }
-    // A second signal ends the process without the drain.
-    if (since === undefined) {
-      shared.drainingSince ??= now()
-      this.#wasRaisedAgain = false
-      await this.#drain()
-      shared.drainingSince = undefined
-      if (this.clients.size === 0) this.end()
-      if (!alone && !this.#wasRaisedAgain) return
-    }
+    shared.drain ??= { since: now(), raised: undefined }
+    const { drain } = shared
+    await this.drain()
+    const last = alone ? this : drain.raised
+    if (last !== this) await last?.drain()
+    shared.drain = undefined
+    if (this.clients.size === 0) this.end()
+    last?.endProcess()
+  }
+
+  /** Ends the process by the signal, unless other code listens to it. */
+  endProcess(): void {
     this.end()
     // The clients of another version of this library still drain. The last version ends the
     // process.
@@ -142,21 +143,32 @@ class SignalListener {
   }
 }
 
+/** A drain of clients after a signal. */
+interface Drain {
+  /** When the signal arrived. */
+  readonly since: number
+  /**
+   * Listens to the first signal that came during the drain and that no other listener heard. Such a
+   * signal ends the process after the drain, even if another listener heard the first one.
+   */
+  raised: SignalListener | undefined
+}
+
 /**
  * The state that all copies share, so that no copy takes the listener of another copy for the
  * user's.
  */
 interface SharedState {
   readonly listeners: Map<NodeJS.Signals, SignalListener>
-  /** When the first signal arrived; `undefined` unless clients still drain after it. */
-  drainingSince: number | undefined
+  /** The drain after the first signal; `undefined` if that is over. */
+  drain: Drain | undefined
   /** The listener to `'removeListener'`, which exists while a signal has a listener. */
   onRemoval: ((event: string | symbol, listener: object) => void) | undefined
 }
 
 const shared = singleton(
   'signals',
-  (): SharedState => ({ listeners: new Map(), drainingSince: undefined, onRemoval: undefined }),
+  (): SharedState => ({ listeners: new Map(), drain: undefined, onRemoval: undefined }),
 )
 
 /**
@@ -187,7 +199,6 @@ export function closeOnSignals(client: Closable, signals: readonly NodeJS.Signal
 /** Undoes {@link closeOnSignals}. */
 export function forgetSignals(client: Closable): void {
   for (const listener of shared.listeners.values()) {
-    if (listener.clients.delete(client) && listener.clients.size === 0 && shared.drainingSince === undefined)
-      listener.end()
+    if (listener.clients.delete(client) && listener.clients.size === 0 && shared.drain === undefined) listener.end()
   }
 }
