@@ -72,6 +72,10 @@ export interface Lease {
    * **The ticket is a secret:** a process that has it can take the lease, and it contains the
    * token.
    *
+   * If the process or the worker thread ends before your code has the ticket, it releases the
+   * lease. If it is killed, or ends in the microtasks right before your code runs, the lock stays
+   * taken until its time is over.
+   *
    * If the process that adopted the lease dies, the lock is free after the `ttl` of that process's
    * last renewal. Over a quorum, it is not free before the time of the ticket is over.
    *

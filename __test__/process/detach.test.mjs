@@ -38,17 +38,61 @@ for (const name of sharedStoreNames) {
       })
     }
 
-    test('a process that ends before it has the ticket releases the lease', async (t) => {
+    for (const [end, how] of [
+      ['early', 'with an open client'],
+      ['closed', 'after it has closed its client'],
+    ]) {
+      test(`a process that ends before it has the ticket releases the lease: ${how}`, async (t) => {
+        const store = await openStore(name, t)
+        const locks = createLockClient({ store })
+        atEnd(t, () => locks.close())
+        const key = randomUUID()
+        const child = startChild(t, 'detacher.mjs', { store, key, ttl: 10_000, time: 60_000, end })
+        const { fence } = await child.next('detaches')
+        assert.equal((await within('the end of the process', child.ended)).code, 0, child.stderr)
+        const next = await locks.acquire(key, { wait: 8_000 })
+        assert.ok(next.fence > fence)
+      })
+    }
+
+    test('a ticket can be adopted if its client was closed before the caller had it', async (t) => {
       const store = await openStore(name, t)
       const locks = createLockClient({ store })
       atEnd(t, () => locks.close())
       const key = randomUUID()
-      const child = startChild(t, 'detacher.mjs', { store, key, ttl: 10_000, time: 60_000, end: 'early' })
-      const { fence } = await child.next('detaches')
+      const child = startChild(t, 'detacher.mjs', { store, key, ttl: 10_000, time: 60_000, end: 'late' })
+      const { ticket, fence } = await child.next('detached')
       assert.equal((await within('the end of the process', child.ended)).code, 0, child.stderr)
-      const next = await locks.acquire(key, { wait: 8_000 })
-      assert.ok(next.fence > fence)
+      const lease = await locks.adopt(ticket)
+      assert.equal(lease.fence, fence)
+      await lease.release()
     })
+
+    for (const [end, thread] of [
+      ['first', false],
+      ['first', true],
+      ['turn', false],
+    ]) {
+      const where = thread ? 'a worker thread' : 'a process'
+      test(`${where} that ends while callers get their tickets releases the leases of all others: ${end}`, async (t) => {
+        const store = await openStore(name, t)
+        const prefix = randomUUID()
+        const count = 600
+        const locks = createLockClient({ store, prefix })
+        atEnd(t, () => locks.close())
+        const child = startChild(t, 'ticket-crowd.mjs', { store, prefix, count, end, thread })
+        assert.equal((await within('the end of the process', child.ended)).code, 0, child.stderr)
+        const tickets = new Map(child.events.map(({ key, ticket }) => [key, ticket]))
+        if (end === 'first') assert.equal(tickets.size, 1)
+        else assert.ok(tickets.size < count, `${tickets.size} tickets`)
+        const next = async (_, i) => {
+          const ticket = tickets.get(`${i}`)
+          const lease = await (ticket === undefined ? locks.acquire(`${i}`, { wait: 8_000 }) : locks.adopt(ticket))
+          await lease.release()
+        }
+        await Promise.all(Array.from({ length: count }, next))
+      })
+    }
 
     test('an adopter that no longer renews keeps the lock for its own ttl, not for the time of the ticket', async (t) => {
       const store = await openStore(name, t)

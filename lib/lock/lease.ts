@@ -28,6 +28,7 @@ import { LossSignal } from './loss-signal'
 import { Renewals } from './renewals'
 import { Settlement } from './settlement'
 import { type Ticket, writeTicket } from './ticket'
+import { ticketTurn } from './ticket-turn'
 
 export class Lease implements api.Lease, SlotOwner, Abortable {
   readonly #owner: LeaseOwner
@@ -162,7 +163,11 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     if (ttl !== undefined) inCall('detach', () => checkTtl(ttl))
     const { key, token, fence } = this
     await this.#renewed(() => bridge.detach(this.#slot, ttl ?? OWN_TTL, false))
-    return writeTicket({ key, token, fence, ttl: this.#ttl, most: this.#request.most })
+    const ticket = writeTicket({ key, token, fence, ttl: this.#ttl, most: this.#request.most })
+    await ticketTurn()
+    // If the process ends before this call, the engine releases the lease.
+    bridge.seeTicket(token)
+    return ticket
   }
 
   [remember](ttl: number): Promise<void> {

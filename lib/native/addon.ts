@@ -17,6 +17,7 @@ export interface NativeBridge {
   phase(slot: number): number
   loss(slot: number): string | null
   token(slot: number): string
+  seeTicket(token: string): void
   stats(client: number): string
   drain(records: Float64Array): number
   text(index: number): string

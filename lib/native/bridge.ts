@@ -230,6 +230,14 @@ export class Bridge {
     return this.#native.token(slot)
   }
 
+  /**
+   * Notes that the caller of a detachment has its ticket. If the thread ends before, the engine
+   * releases the lease. Crosses at once: the thread may end before the next batch of operations.
+   */
+  seeTicket(token: string): void {
+    this.#native.seeTicket(token)
+  }
+
   stats(client: number): string {
     return this.#native.stats(client)
   }

@@ -22,7 +22,7 @@ use crate::engine::command::{ClientSettings, Command, Outcome, Settlement, Wait}
 use crate::engine::driver::{Engine, Message};
 use crate::engine::ids::{CohortId, OpId};
 use crate::engine::stats::Stats;
-use crate::lease::Phase;
+use crate::lease::{Phase, Token};
 use crate::store::breaker::Health;
 use crate::store::names;
 use crate::store::spec::StoreSpec;
@@ -225,6 +225,15 @@ impl Bridge {
     #[napi(catch_unwind)]
     pub fn token(&self, slot: u32) -> Option<String> {
         self.open.slots.lease(slot).map(|(_, token)| token.to_string())
+    }
+
+    /// Tells the engine that the caller of a detachment has its ticket. Until then, the end of the
+    /// environment releases the lease. The engine hears of this before it hears of that end,
+    /// because this does not wait for the next batch of operations.
+    #[napi(catch_unwind)]
+    pub fn see_ticket(&self, token: String) {
+        let (Some(engine), Some(token)) = (self.engine(), Token::parse(&token)) else { return };
+        engine.send(Message::Commands(vec![Command::SeeTicket { env: self.open.env, token }]));
     }
 
     /// Returns the client's counters as JSON.

@@ -67,12 +67,7 @@ pub fn encode(
         }
         Outcome::Diagnosed(reports) => (RecordKind::Diagnosed, 1.0, text(describe_reports(&reports))),
         Outcome::Done => (RecordKind::Done, 0.0, 0.0),
-        Outcome::Detached => {
-            if let Some((lease, _)) = slots.lease(slot) {
-                lease.see_ticket();
-            }
-            (RecordKind::Detached, 0.0, 0.0)
-        }
+        Outcome::Detached => (RecordKind::Detached, 0.0, 0.0),
     };
     if kind.is_last() {
         slots.finish(slot);

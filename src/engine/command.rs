@@ -229,6 +229,14 @@ pub enum Command {
         /// the client does not release such a lease, even if the request fails here.
         remembers: bool,
     },
+    /// Says that the caller of a detachment has its ticket. Until then, the end of the environment
+    /// releases the lease, and the client is not forgotten.
+    SeeTicket {
+        /// The environment of the caller.
+        env: EnvId,
+        /// The token of the lease.
+        token: Token,
+    },
     /// Renews a lease now.
     Renew {
         /// The lease.
@@ -270,6 +278,7 @@ impl Command {
             | Command::CloseEnv { .. }
             | Command::ExcuseEnv { .. }
             | Command::OpenClient { .. }
+            | Command::SeeTicket { .. }
             | Command::DrainClient { .. } => None,
         }
     }

@@ -1,8 +1,7 @@
 //! Holds what the engine and the JavaScript thread know of one lease: its state, its last failed
-//! renewal, when the thread noticed its loss, and whether the thread has seen its detachment.
+//! renewal, and when the thread noticed its loss.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -17,8 +16,6 @@ pub struct KnownLease {
     failure: Mutex<Option<Box<(Instant, StoreError)>>>,
     /// When the JavaScript thread first saw that the lease is lost.
     noticed_at: OnceLock<Instant>,
-    /// Whether the JavaScript thread has seen that the lease was detached.
-    ticket_seen: AtomicBool,
 }
 
 impl KnownLease {
@@ -54,17 +51,6 @@ impl KnownLease {
     /// before, or has not happened.
     pub fn noticed_late(&self) -> Duration {
         self.noticed_at.get().map_or(Duration::ZERO, |at| at.since(self.deadline()))
-    }
-
-    /// Notes that the JavaScript thread has seen that the lease was detached. Only that thread
-    /// calls this.
-    pub fn see_ticket(&self) {
-        self.ticket_seen.store(true, Ordering::Release);
-    }
-
-    /// Returns whether the JavaScript thread has seen that the lease was detached.
-    pub fn is_ticket_seen(&self) -> bool {
-        self.ticket_seen.load(Ordering::Acquire)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Box<(Instant, StoreError)>>> {

@@ -16,8 +16,8 @@ impl Core {
 
     pub(super) fn close_env(&mut self, env: EnvId, done: SyncSender<()>, patience: Duration) {
         // No caller can get the tickets of these leases any more.
-        for lease in self.held_leases.take_unseen_tickets(env) {
-            self.clean_up(lease);
+        for id in self.unseen_tickets.take(env) {
+            self.wake_clean_up(id);
         }
         self.close(self.clients.of_env(env), patience, Waits::Thread(done));
         self.envs.close(env);

@@ -5,15 +5,15 @@
 use super::Core;
 use super::state::adoptions::AdoptionEffect;
 use super::state::clean_ups::{PossibleLease, Progress};
-use super::state::held_leases::Grant;
-use super::state::held_leases::renewals::{Due, RenewalReply};
+use super::state::held_leases::renewals::{Due, RenewalEffect, RenewalReply};
+use super::state::held_leases::{Grant, HeldLease};
 use super::state::outgoing::Outgoing;
 use super::state::queue_entries::QueueEntry;
 use super::state::tags::{AdoptTag, Purpose, ReleaseTag, RenewTag, Tag};
 use super::state::waiters::Waiter;
 use crate::engine::command::{AdoptCommand, Outcome};
-use crate::engine::ids::{OpId, StoreId};
-use crate::lease::{Instant, Ttl};
+use crate::engine::ids::{EnvId, OpId, StoreId};
+use crate::lease::{Instant, Token, Ttl};
 use crate::mutants::{self, Mutant};
 use crate::store::{Answer, Reply, Request};
 
@@ -44,8 +44,30 @@ impl Core {
         let Some(op) = self.current_holder(&tag) else { return };
         let own_places = self.own_places(op);
         let reply = RenewalReply { sent, tag, answer, own_places, jitter };
-        if let Some(held) = self.held_leases.renewed(op, reply, &self.clients, &mut self.cx) {
-            self.end_cohort_lease(op, &held);
+        match self.held_leases.renewed(op, reply, &self.clients, &mut self.cx) {
+            RenewalEffect::Nothing => {}
+            RenewalEffect::Lost(held) => self.end_cohort_lease(op, &held),
+            RenewalEffect::Detached(held) => {
+                self.end_cohort_lease(op, &held);
+                if !held.outlives() {
+                    self.add_unseen_ticket(op.env, &held);
+                }
+            }
+        }
+    }
+
+    /// Notes that a caller of `env` is about to get the ticket of a detached lease. If the
+    /// environment ends before, the lease is released.
+    fn add_unseen_ticket(&mut self, env: EnvId, held: &HeldLease) {
+        let clean_up = self.add_clean_up(held.left_at_store(self.cx.now));
+        self.unseen_tickets.add(env, held.token, clean_up);
+    }
+
+    /// Notes that the caller has the ticket: from now on, the lease belongs to its adopter.
+    pub(super) fn see_ticket(&mut self, env: EnvId, token: Token) {
+        if let Some(id) = self.unseen_tickets.see(env, token) {
+            let progress = self.clean_ups.forget(id);
+            self.see_to_clean_up(progress);
         }
     }
 

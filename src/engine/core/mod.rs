@@ -40,6 +40,7 @@ pub use self::state::outgoing::{Batch, Sent};
 use self::state::queue_entries::QueueEntries;
 use self::state::stores::Stores;
 use self::state::tags::{Purpose, Tag};
+use self::state::unseen_tickets::UnseenTickets;
 use self::state::waiters::Waiters;
 use super::command::{Command, Outcome};
 use super::ids::{ClientId, OpId, StoreId};
@@ -60,6 +61,7 @@ pub struct Core {
     offers: Offers,
     adoptions: Adoptions,
     clean_ups: CleanUps,
+    unseen_tickets: UnseenTickets,
 }
 
 impl Core {
@@ -77,6 +79,7 @@ impl Core {
             offers: Offers::default(),
             adoptions: Adoptions::default(),
             clean_ups: CleanUps::default(),
+            unseen_tickets: UnseenTickets::default(),
         }
     }
 
@@ -123,6 +126,7 @@ impl Core {
                 }
                 self.renew_now(op, Purpose::Detach, ttl);
             }
+            Command::SeeTicket { env, token } => self.see_ticket(env, token),
             Command::Renew { op, ttl } => self.renew_now(op, Purpose::Requested, ttl),
             Command::StopRenewing { op } => {
                 self.held_leases.stop_renewing(op, &self.clients, &mut self.cx);

@@ -1,6 +1,6 @@
 //! Receives the outcomes of operations, and checks that they make sense.
 
-use leasehold::engine::command::{Outcome, Settlement};
+use leasehold::engine::command::{Command, Outcome, Settlement};
 use leasehold::lease::{Instant, Ttl};
 
 use super::{DetachedLease, Granted, Process};
@@ -27,6 +27,7 @@ impl Process {
                     assert!(asked.detaching, "detached without having been asked to");
                     asked.ended = true;
                     let token = asked.token.expect("it was granted");
+                    self.core.command(now, Command::SeeTicket { env: op.env, token });
                     let ttl = Ttl::from_millis(500).expect("in range");
                     self.detached.push(DetachedLease {
                         key: asked.key.clone(),

@@ -22,7 +22,7 @@ pub struct Client {
     pub store: StoreId,
     pub settings: ClientSettings,
     /// The number of requests without an answer that may make or end a lease at the store. The end
-    /// of the client waits for them.
+    /// of the client waits for them. A detached lease counts until its caller has the ticket.
     outstanding: usize,
     /// The operation that gets reports of changes of the store's servers.
     watch: Option<OpId>,

@@ -8,7 +8,6 @@
 
 mod grant;
 pub mod renewals;
-mod unseen_tickets;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,6 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 pub use self::grant::{Grant, grant_ttl};
-use self::unseen_tickets::UnseenTickets;
 use super::clean_ups::PossibleLease;
 use super::clients::Clients;
 use super::context::Context;
@@ -192,7 +190,6 @@ fn renewal_span(ttl: Ttl) -> Duration {
 #[derive(Default)]
 pub struct HeldLeases {
     leases: FxHashMap<OpId, HeldLease>,
-    unseen_tickets: UnseenTickets,
 }
 
 impl HeldLeases {

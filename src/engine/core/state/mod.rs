@@ -6,7 +6,8 @@
 //! - [`stores`], [`clients`], [`barriers`] and [`envs`]: what the engine serves;
 //! - [`waiters`], [`cohorts`] and [`queue_entries`]: the acquires that wait for a lock;
 //! - [`held_leases`], [`offers`] and [`adoptions`]: the leases, and how they get to their holders;
-//! - [`clean_ups`]: leases that ambiguous requests may have left at a store.
+//! - [`clean_ups`]: leases that ambiguous requests may have left at a store;
+//! - [`unseen_tickets`]: leases that were detached for callers without a ticket yet.
 
 pub mod adoptions;
 pub mod barriers;
@@ -21,4 +22,5 @@ pub mod outgoing;
 pub mod queue_entries;
 pub mod stores;
 pub mod tags;
+pub mod unseen_tickets;
 pub mod waiters;

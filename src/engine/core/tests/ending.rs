@@ -335,28 +335,3 @@ fn the_watch_of_a_closed_client_ends_with_its_last_release_and_not_with_the_pati
     world.answer(release, [Ok(Reply::Released)]);
     assert!(matches!(world.outcome_of(watch), Outcome::Done), "now the engine forgets the client");
 }
-
-/// Detaches a lease, and ends the environment. `seen` says whether its thread has seen the outcome.
-fn end_after_a_detachment(world: &mut World, seen: bool) -> Vec<Request> {
-    let held = world.acquire(Wait::Forever);
-    world.exchange();
-    world.settled();
-    world.give(Command::Detach { op: held.op, ttl: None, remembers: false });
-    world.exchange();
-    assert!(matches!(world.outcome_of(held.op), Outcome::Detached));
-    if seen {
-        held.state.see_ticket();
-    }
-    end_environment(world)
-}
-
-#[test]
-fn the_end_of_an_environment_releases_a_detached_lease_whose_ticket_no_caller_has() {
-    let mut world = World::new();
-    let requests = end_after_a_detachment(&mut world, false);
-    assert!(requests.iter().any(|request| matches!(request, Request::Release { .. })), "{requests:?}");
-    assert_eq!(world.table.len(), 0);
-    let mut world = World::new();
-    assert!(end_after_a_detachment(&mut world, true).is_empty());
-    assert_eq!(world.table.len(), 1);
-}

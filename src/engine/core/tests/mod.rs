@@ -14,10 +14,11 @@ mod moved;
 mod offering;
 mod quorum;
 mod taking_up;
+mod unseen_tickets;
 mod waiting;
 
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use super::{Batch, Core, Effects};

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use super::{HeldLease, HeldLeases, SHORTEST_RENEWAL_TIMEOUT, renewal_span, renewal_timeout};
 use crate::engine::command::Outcome;
-use crate::engine::core::state::clean_ups::PossibleLease;
 use crate::engine::core::state::clients::Clients;
 use crate::engine::core::state::context::{Context, Wake};
 use crate::engine::core::state::envs::Envs;
 use crate::engine::core::state::outgoing::Outgoing;
 use crate::engine::core::state::tags::{Purpose, RenewTag, Tag};
-use crate::engine::ids::{EnvId, OpId};
+use crate::engine::ids::OpId;
 use crate::lease::hand_off::{BLOCK, HandOffBudget};
 use crate::lease::renewal as lease_renewal;
 use crate::lease::{Instant, LossReason, Phase, Ttl, validity};
@@ -35,6 +34,15 @@ impl Due {
     fn ended(held: Option<HeldLease>) -> Self {
         held.map_or(Due::Nothing, Due::Ended)
     }
+}
+
+/// What the answer to a renewal means for a lease.
+pub enum RenewalEffect {
+    Nothing,
+    /// The lease is lost, and its holder was told.
+    Lost(HeldLease),
+    /// The lease was detached, and its holder was told.
+    Detached(HeldLease),
 }
 
 /// The store's answer to a renewal that was sent at `sent`.
@@ -237,16 +245,15 @@ impl HeldLeases {
         Some(held.renewal(op, Purpose::TakeUp, None, clients, now))
     }
 
-    /// Handles the store's answer to a renewal, for the current holder `op` of the lease. Returns
-    /// the lease if the answer ended it.
+    /// Handles the store's answer to a renewal, for the current holder `op` of the lease.
     pub fn renewed(
         &mut self,
         op: OpId,
         reply: RenewalReply,
         clients: &Clients,
         cx: &mut Context,
-    ) -> Option<HeldLease> {
-        let held = self.leases.get_mut(&op)?;
+    ) -> RenewalEffect {
+        let Some(held) = self.leases.get_mut(&op) else { return RenewalEffect::Nothing };
         let RenewalReply { sent, tag, answer, own_places, jitter } = reply;
         // If the lease was released since its holder asked for the renewal, the answer is not
         // reported.
@@ -263,13 +270,15 @@ impl HeldLeases {
             Ok(Reply::Renewed { block: Some((first, _)) }) if first <= held.fence => {
                 StoreError::maybe_done(StoreErrorKind::Internal, old_fence(held, first.0))
             }
-            Ok(Reply::Renewed { .. }) if tag.purpose == Purpose::Detach => return self.detached(op, cx),
+            Ok(Reply::Renewed { .. }) if tag.purpose == Purpose::Detach => {
+                return self.detached(op, cx).map_or(RenewalEffect::Nothing, RenewalEffect::Detached);
+            }
             Ok(Reply::Renewed { block }) => {
                 if let (Some((first, waiting)), Some(budget)) = (block, &mut held.hand_off) {
                     budget.refill(first, waiting > own_places, sent);
                 }
                 held.extend(&renewal, clients, cx);
-                return None;
+                return RenewalEffect::Nothing;
             }
             Ok(Reply::NotHeld(absence)) => {
                 let reason = match absence {
@@ -277,11 +286,13 @@ impl HeldLeases {
                     Absence::Taken => LossReason::Taken,
                 };
                 return match held.state.lose(cx.now, reason) {
-                    Phase::Lost(reason) => self.lose(op, reason, cx),
+                    Phase::Lost(reason) => {
+                        self.lose(op, reason, cx).map_or(RenewalEffect::Nothing, RenewalEffect::Lost)
+                    }
                     // Its release is on the way here, but the lease is not to be handed on.
                     _ => {
                         held.hand_off = None;
-                        None
+                        RenewalEffect::Nothing
                     }
                 };
             }
@@ -292,13 +303,7 @@ impl HeldLeases {
             Err(error) => error,
         };
         held.renewal_failed(&renewal, error, clients, cx);
-        None
-    }
-
-    /// Takes out the detached leases of an environment that ends before its callers have got the
-    /// tickets.
-    pub fn take_unseen_tickets(&mut self, env: EnvId) -> Vec<PossibleLease> {
-        self.unseen_tickets.take(env)
+        RenewalEffect::Nothing
     }
 
     /// Forgets a lease that the store has detached.
@@ -310,9 +315,6 @@ impl HeldLeases {
             return None;
         }
         let held = self.end(op)?;
-        if !held.outlives {
-            self.unseen_tickets.add(op.env, held.state.clone(), held.left_at_store(cx.now), cx.now);
-        }
         held.stats.detached.up();
         cx.settle(op, Outcome::Detached);
         Some(held)
