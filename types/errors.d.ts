@@ -95,7 +95,8 @@ export interface LockTimeoutErrorOptions extends LockErrorOptions {
  * Code `ERR_LOCK_LOST`: the lease ended although its holder had not released it. If its last
  * renewal failed, `cause` is the error, a {@link StoreUnavailableError} or {@link QuorumError}, and
  * the message contains it, too. If the reason is `expired` or `stalled`, and this thread noticed
- * the loss at least 100 ms after the end of the lease, the message says how many ms.
+ * the loss at least 100 ms after the end of the lease, the message says how many ms. Unless the
+ * reason is `closed`, the message names the store, and says that `inspect()` shows the holder.
  */
 export class LockLostError extends LockError {
   constructor(reason: LossReason, message: string, options?: LockErrorOptions)

@@ -19,6 +19,20 @@ const punctual = (message) => message.replace(/; this thread noticed the loss \d
 
 const ACQUIRE = 'if the work is not done, acquire the lock'
 const STOP = 'Stop the work: the next holder may have begun'
+/** Returns the store of `locks`, as messages name it. */
+const placeOf = (store, locks) =>
+  store.name === 'sqlite'
+    ? `the lock file ${store.url.slice('sqlite:'.length)}`
+    : `the store ${locks.stats().stores[0]?.store ?? store.url}`
+
+/** Returns the sentence that says what shows the holder. No command sees a memory store. */
+const look = (store) =>
+  `${store.name === 'memory' ? 'inspect()' : 'inspect() or `leasehold inspect`'} shows who holds it now`
+
+/** Returns the sentences that say where a lock is, and how to see who holds it. */
+const where = (store, locks) =>
+  `The lock is ${store.name === 'sqlite' ? 'in' : 'at'} ${placeOf(store, locks)}. ${look(store)}`
+
 /** Returns the text that begins an error about the loss of `key`. */
 const begin = (key) => `the lease of "${key}" is lost: `
 
@@ -36,7 +50,19 @@ overStores('messages of lost leases', (store) => {
         'the file was removed or replaced, or the lock was released by force',
     }
     assert.throws(() => lease.assertHeld(), {
-      message: `${begin(key)}${said[store.name] ?? redisSaid(locks)}. ${STOP}`,
+      message: `${begin(key)}${said[store.name] ?? redisSaid(locks)}. ${STOP}. ${look(store)}`,
+    })
+  })
+
+  test('a lease that another client took over names the store, and says how to see the holder', async (t) => {
+    const [locks, other] = [store.client(t), store.client(t)]
+    const key = store.key()
+    const lease = await locks.acquire(key)
+    await other.forceRelease(key)
+    await other.acquire(key)
+    await assert.rejects(lease.renew(), lost('taken'))
+    assert.throws(() => lease.assertHeld(), {
+      message: `${begin(key)}another client holds the lock now. ${STOP}. ${where(store, locks)}`,
     })
   })
 
@@ -48,7 +74,7 @@ overStores('messages of lost leases', (store) => {
     const lease = await locks.acquire(key, { ttl: 200, autoRenew: false })
     await lease.renew(250)
     await aborted(lease)
-    const message = `${begin(key)}it was not renewed within its ttl of 250 ms. autoRenew is off: renew it sooner, or raise ttl`
+    const message = `${begin(key)}it was not renewed within its ttl of 250 ms. autoRenew is off: renew it sooner, or raise ttl. ${where(store, locks)}`
     assert.equal(punctual(lease.signal.reason.message), message)
     assert.throws(() => lease.assertHeld(), { message: lease.signal.reason.message })
     assert.deepEqual(losses, [lease.signal.reason])
@@ -56,12 +82,13 @@ overStores('messages of lost leases', (store) => {
 
   test('a lease with maxHold names both limits, and says what to do', async (t) => {
     const key = store.key()
-    const lease = await store.client(t).acquire(key, { ttl: 200, maxHold: 300 })
+    const locks = store.client(t)
+    const lease = await locks.acquire(key, { ttl: 200, maxHold: 300 })
     await aborted(lease)
     assert.equal(
       punctual(lease.signal.reason.message),
       `${begin(key)}it had reached its maxHold of 300 ms, or was not renewed within its ttl of 200 ms. ` +
-        'Raise maxHold, or do less work under one lease',
+        `Raise maxHold, or do less work under one lease. ${where(store, locks)}`,
     )
   })
 
@@ -88,7 +115,8 @@ overStores('messages of lost leases', (store) => {
 
   test('a lease that is lost by a stall names maxStall, and says how late the thread noticed the loss', async (t) => {
     const key = store.key()
-    const lease = await store.client(t, { maxStall: 100 }).acquire(key, { ttl: 200 })
+    const locks = store.client(t, { maxStall: 100 })
+    const lease = await locks.acquire(key, { ttl: 200 })
     block(1_500)
     await aborted(lease)
     lost('stalled')(lease.signal.reason)
@@ -99,6 +127,7 @@ overStores('messages of lost leases', (store) => {
     )
     const noticed = /, and noticed the loss (\d+) ms late\. Use a worker thread, or raise maxStall/.exec(message)
     assert.ok(noticed && noticed[1] >= 500 && noticed[1] < 1_500, message)
+    assert.ok(message.endsWith(`. ${where(store, locks)}`), message)
   })
 
   if (store.name === 'sqlite') {
@@ -116,11 +145,6 @@ overStores('messages of lost leases', (store) => {
 })
 
 overStores('messages of tickets that can not be adopted', (store) => {
-  const where = (locks) =>
-    store.name === 'sqlite'
-      ? `the lock file ${store.url.slice('sqlite:'.length)}`
-      : `the store ${locks.stats().stores[0]?.store ?? store.url}`
-
   test('a ticket that this client has adopted already', async (t) => {
     const [locks, other] = [store.client(t), store.client(t)]
     const key = store.key()
@@ -128,10 +152,10 @@ overStores('messages of tickets that can not be adopted', (store) => {
     const lease = await locks.adopt(ticket)
     const here = 'this client adopted the ticket already, and holds the lease'
     await assert.rejects(locks.adopt(ticket), notAdopted('taken', key, here))
-    const elsewhere = `another client holds the lock now. A ticket can be adopted once, and before its time is over: ${ACQUIRE}`
+    const elsewhere = `another client holds the lock now. A ticket can be adopted once, and before its time is over: ${ACQUIRE}. ${where(store, other)}`
     await assert.rejects(other.adopt(ticket), notAdopted('taken', key, elsewhere))
     await lease.release()
-    const gone = `${where(locks)} has no lease for the ticket. The lease was released, or its time is over, or the ticket is of another store or prefix: ${ACQUIRE}`
+    const gone = `${placeOf(store, locks)} has no lease for the ticket. The lease was released, or its time is over, or the ticket is of another store or prefix: ${ACQUIRE}`
     await assert.rejects(locks.adopt(ticket), notAdopted('missing', key, gone))
   })
 
@@ -141,7 +165,7 @@ overStores('messages of tickets that can not be adopted', (store) => {
     const ticket = await (await locks.acquire(key)).detach()
     await (await locks.adopt(ticket)).release()
     const lease = await locks.acquire(key)
-    const elsewhere = `another client holds the lock now. A ticket can be adopted once, and before its time is over: ${ACQUIRE}`
+    const elsewhere = `another client holds the lock now. A ticket can be adopted once, and before its time is over: ${ACQUIRE}. ${where(store, locks)}`
     await assert.rejects(locks.adopt(ticket), notAdopted('taken', key, elsewhere))
     await locks.adopt(await lease.detach())
     await assert.rejects(locks.adopt(ticket), notAdopted('taken', key, elsewhere))

@@ -269,7 +269,7 @@ describe('process: why a lease was lost', { timeout: 120_000 }, () => {
         assert.ok(cause instanceof StoreUnavailableError, message)
         assert.deepEqual([cause.reason, cause.key], ['unreachable', 'k'])
         const [, ago, why] =
-          /^.*not renewed within its ttl of 800 ms(?:; this thread noticed the loss \d+ ms late)?. Check the store, or raise ttl; the last renewal failed (\d+) ms before: (.*)$/.exec(
+          /^.*not renewed within its ttl of 800 ms(?:; this thread noticed the loss \d+ ms late)?. Check the store, or raise ttl; the last renewal failed (\d+) ms before: (.*)\. The lock is at the store redis:\/\/127\.0\.0\.1:\d+\. inspect\(\) or `leasehold inspect` shows who holds it now$/.exec(
             message,
           )
         assert.ok(Number(ago) < 800, message)

@@ -7,7 +7,7 @@ import type * as api from '../../index'
 import { ErrorKind, FIRST_LOSS, WITH_VOTES } from '../native/protocol'
 import { quote } from '../util/printable'
 import { type Contention, UNKNOWN } from './contention'
-import { type LossFacts, type LostLease, lossWords, placeOf } from './loss-words'
+import { type LossFacts, type LostLease, lookWords, lossWords, placeOf } from './loss-words'
 
 export class LockError extends Error implements api.LockError {
   readonly code: string
@@ -115,17 +115,18 @@ const storeReasons: api.StoreUnavailableReason[] = [
 
 /** Returns the error of a lease that is lost. The cause is the last renewal, if that failed. */
 export function lostError(lease: LostLease): LockLostError {
-  const { key, phase } = lease
+  const { key, phase, store } = lease
   const facts: LossFacts = lease.facts === null ? { late: 0, failure: null } : JSON.parse(lease.facts)
   const reason = lossReasons[phase - FIRST_LOSS] ?? 'expired'
   const message = `the lease of ${quote(key)} is lost: ${lossWords(reason, lease, facts)}`
-  if (facts.failure === null || reason === 'closed') return new LockLostError(reason, message, { key })
+  const look = lookWords(reason, store)
+  if (facts.failure === null || reason === 'closed') return new LockLostError(reason, message + look, { key })
   const { ago, error, text } = facts.failure
   const cause = unavailableError(error, text, key)
   // For other reasons, the store reported the loss in its answer to a later renewal.
   const which = reason === 'expired' || reason === 'stalled' ? 'the last' : 'an earlier'
   const why = `${which} renewal failed ${Math.round(ago)} ms before: ${cause.message}`
-  return new LockLostError(reason, `${message}; ${why}`, { key, cause })
+  return new LockLostError(reason, `${message}; ${why}${look}`, { key, cause })
 }
 
 /**
@@ -141,7 +142,7 @@ export function notAdoptedError(
   const words = {
     taken:
       'another client holds the lock now. A ticket can be adopted once, and before its time is over: if the work is not done, ' +
-      'acquire the lock',
+      `acquire the lock${lookWords('taken', store)}`,
     missing:
       `${placeOf(store)} has no lease for the ticket. The lease was released, or its time is over, or the ticket is of ` +
       'another store or prefix: if the work is not done, acquire the lock',

@@ -59,6 +59,16 @@ export function lossWords(reason: api.LossReason, lease: LostLease, facts: LossF
   return WORDS[reason](lease, facts)
 }
 
+/** Returns the end of an error about a lost lease: where the lock is, and what shows its holder. */
+export function lookWords(reason: api.LossReason, store: api.StoreIdentity): string {
+  if (reason === 'closed') return ''
+  // The words for a missing lease name the store.
+  const where = reason === 'missing' ? '' : `. The lock is ${store.kind === 'sqlite' ? 'in' : 'at'} ${placeOf(store)}`
+  // The command is another process, which can't see a store in this process's memory.
+  const how = store.kind === 'memory' ? 'inspect()' : 'inspect() or `leasehold inspect`'
+  return `${where}. ${how} shows who holds it now`
+}
+
 function stalledWords({ maxStall }: LostLease, { late }: LossFacts): string {
   const noticed = late < LATE ? '' : `, and noticed the loss ${Math.round(late)} ms late`
   return (
