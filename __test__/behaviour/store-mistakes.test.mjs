@@ -5,8 +5,6 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { createLockClient, createLockWorker } from 'leasehold'
-import { instrument } from 'leasehold/otel'
-import { collect } from 'leasehold/prometheus'
 import { atEnd } from '../support/endings.mjs'
 import { withoutCall } from '../support/refusals.mjs'
 
@@ -382,18 +380,4 @@ test('the error of a lock file in a file system that takes no new files says wha
     assert.match(error.message, /\/proc\/leasehold\.db can't be created .*: .*; name a lock file in another directory/)
     return true
   })
-})
-
-test('the error of a client of another copy of leasehold names the other copy', () => {
-  const copy = instance({}, 'withLock', 'tryAcquire', 'inspect')
-  const message =
-    'The "client" argument must be a LockClient made by createLockClient(). ' +
-    'Received one of another copy of leasehold: load both from the same copy'
-  for (const call of [
-    () => collect(copy),
-    () => instrument(copy),
-    () => createLockWorker({ client: copy, key: 'k', startWork: () => {} }),
-  ]) {
-    assert.deepEqual(errorOf(call), { code: TYPE, message })
-  }
 })

@@ -5,6 +5,7 @@ import { types } from 'node:util'
 
 import type * as api from '../../index'
 import { ErrorKind, FIRST_LOSS, WITH_VOTES } from '../native/protocol'
+import { copyWords } from '../util/copies'
 import { quote } from '../util/printable'
 import { type Contention, UNKNOWN } from './contention'
 import { type LossFacts, type LostLease, lookWords, lossWords, placeOf } from './loss-words'
@@ -268,8 +269,12 @@ function isLasting(vote: string): boolean {
 /** Returns the store's error with this `ErrorKind`. */
 export function unavailableError(kind: number, message: string, key?: string): LockError {
   if (kind >= WITH_VOTES) return quorumError(message, key)
-  return new StoreUnavailableError(storeReasons[kind] ?? 'internal', message, { key })
+  const words = message.includes(IN_OTHER_COPY) ? `${message}. ${copyWords()}` : message
+  return new StoreUnavailableError(storeReasons[kind] ?? 'internal', words, { key })
 }
+
+/** The words of a refused lock file in src/store/sqlite/admission.rs: `second_copy`. */
+const IN_OTHER_COPY = 'is open in another copy of leasehold in this process'
 
 /**
  * Returns the error of a forceRelease() that failed with `error`. If other data lies under the key,

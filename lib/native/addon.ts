@@ -1,5 +1,6 @@
 // The native addon: what src/binding/ exports, and its loading.
 
+import { noteCopy } from '../util/copies'
 import { singleton } from '../util/singleton'
 
 /**
@@ -72,9 +73,12 @@ interface Addon {
 
 /**
  * Loads the addon once for all copies of this version, so that they share one engine and one SQLite
- * that knows all open files. Each copy makes its own bridge.
+ * that knows all open files. Each copy makes its own bridge, and notes that it is in use.
  */
-export const loadAddon = (): Addon => singleton('native', requireAddon)
+export function loadAddon(): Addon {
+  noteCopy()
+  return singleton('native', requireAddon)
+}
 
 function requireAddon(): Addon {
   try {

@@ -3,6 +3,8 @@
 //
 // Looks at shapes, because the libraries may be of any version, and may not be installed.
 
+import { copyWords } from '../../util/copies'
+
 /** Describes a client of another library. */
 export interface ForeignClient {
   /** Names the client: `a client of ioredis`. */
@@ -80,7 +82,7 @@ export function isLockClient(given: unknown): boolean {
 
 /** Describes a lock client of another copy of leasehold. Returns `undefined` for other values. */
 export const otherCopy = (given: unknown): string | undefined =>
-  isLockClient(given) ? 'one of another copy of leasehold: load both from the same copy' : undefined
+  isLockClient(given) ? `one of another copy of leasehold: load both from the same copy. ${copyWords()}` : undefined
 
 /**
  * Returns the URL for the options of a connection, as other libraries take them, with `<password>`
