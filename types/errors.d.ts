@@ -105,7 +105,11 @@ export class LockLostError extends LockError {
   readonly reason: LossReason
 }
 
-/** Code `ERR_LOCK_ABORTED`: the caller's signal was aborted; its reason is the `cause`. */
+/**
+ * Code `ERR_LOCK_ABORTED`: the caller's signal was aborted; its reason is the `cause`. The message
+ * says how long the call had waited. The client does not ask the store who holds the lock, because
+ * an abort ends the call at once: {@link LockClient.inspect} shows that.
+ */
 export class LockAbortedError extends LockError {
   constructor(message: string, options?: LockErrorOptions)
   readonly code: 'ERR_LOCK_ABORTED'

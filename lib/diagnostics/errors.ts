@@ -5,6 +5,7 @@ import { types } from 'node:util'
 
 import type * as api from '../../index'
 import { ErrorKind, FIRST_LOSS, WITH_VOTES } from '../native/protocol'
+import { now } from '../util/clock'
 import { copyWords } from '../util/copies'
 import { quote } from '../util/printable'
 import { type Contention, UNKNOWN } from './contention'
@@ -215,8 +216,17 @@ function contendedError(
   return new LockTimeoutError(message, { key, holder, heldFor, waiters })
 }
 
-export function abortedError(key: string, cause: unknown): LockAbortedError {
-  return new LockAbortedError(`waiting for ${quote(key)} was aborted`, { key, cause })
+/**
+ * Makes the error of a call whose signal aborted with the reason `cause`. `began` is when the call
+ * began, in ms of {@link now}; `undefined` if the signal was aborted before.
+ */
+export function abortedError(key: string, cause: unknown, began?: number): LockAbortedError {
+  const message =
+    began === undefined
+      ? `could not acquire ${quote(key)}: the signal was aborted before the call`
+      : `waiting for ${quote(key)} was aborted after ${Math.round(now() - began)} ms: ` +
+        'inspect() shows who holds the lock, and who waits'
+  return new LockAbortedError(message, { key, cause })
 }
 
 /** Returns the error of a closed client. `key` is the lock that the call named, if it named one. */

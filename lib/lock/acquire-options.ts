@@ -68,5 +68,6 @@ function parseLease(
     retry,
     signal,
     group: undefined,
+    began: undefined,
   }
 }

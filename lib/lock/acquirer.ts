@@ -12,7 +12,7 @@ import type { ClientContext } from './client-context'
 import { withFailFast } from './fail-fast'
 import { Lease } from './lease'
 import type { LeaseObserver } from './lease-owner'
-import type { LockRequest } from './lock-request'
+import { beginOf, type LockRequest } from './lock-request'
 import { MultiLease } from './multi-lease'
 import { checkNoOnceKey } from './once-key'
 import { retrying } from './retry'
@@ -141,7 +141,7 @@ export class Acquirer {
     // Only a request that does not wait resolves with null.
     if (retry === undefined) return this.#request(keys, request) as Promise<AnyLease>
     const { pauses, timeouts } = this.#context
-    const once = { ...request, wait: NO_WAIT }
+    const once = { ...request, wait: NO_WAIT, began: beginOf(signal) }
     /** The key that was held at the last try. */
     let key = firstOf(keys)
     const attempt = async () =>

@@ -69,7 +69,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     this.#request = request
     this.#ttl = request.ttl
     this.#observer = observer
-    this.#settlement = new Settlement(request.signal, this)
+    this.#settlement = new Settlement(request, this)
   }
 
   /**
@@ -82,8 +82,8 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     request: LockRequest,
     observer?: LeaseObserver,
   ): Promise<Lease | null> {
-    const { ttl, wait, maxHold, most, flags, trace, signal } = request
-    if (signal?.aborted) throw abortedError(key, signal.reason)
+    const { ttl, wait, maxHold, most, flags, trace, signal, began } = request
+    if (signal?.aborted) throw abortedError(key, signal.reason, began)
     const lease = new Lease(owner, key, request, observer)
     return lease.#begin(bridge.acquire(owner.id, key, ttl, wait, maxHold, most, flags, trace))
   }
@@ -383,7 +383,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
 
   [onAbort](signal: AbortSignal): void {
     // The lease may be granted already: an earlier record of the batch may have run the abort.
-    this.#giveUp(() => abortedError(this.#key, signal.reason))
+    this.#giveUp(() => abortedError(this.#key, signal.reason, this.#settlement.began))
   }
 
   toJSON(): object {

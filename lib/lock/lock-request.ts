@@ -1,6 +1,7 @@
 // A request for a lock, as the engine gets it, with the defaults filled in.
 
 import { Most, NO_MAX_HOLD } from '../native/protocol'
+import { now } from '../util/clock'
 import type { RetryPolicy } from './retry-options'
 
 /** The options of an acquire. Times are in ms. */
@@ -26,10 +27,22 @@ export interface LockRequest {
    * Set if this is one key of a call for several keys: their count, and the `wait` for all of them.
    */
   readonly group: { readonly count: number; readonly wait: number } | undefined
+  /**
+   * When the call began, in ms of `now()`, if this is one of several requests of the call.
+   * Otherwise the call begins with the request.
+   */
+  readonly began: number | undefined
 }
 
 /** Returns a request for one exclusive lease, without other options. */
 export function lockRequest(ttl: number, wait: number): LockRequest {
-  const nothing = { trace: undefined, retry: undefined, signal: undefined, group: undefined }
+  const nothing = { trace: undefined, retry: undefined, signal: undefined, group: undefined, began: undefined }
   return { ttl, wait, maxHold: NO_MAX_HOLD, most: Most.Exclusive, flags: 0, ...nothing }
 }
+
+/**
+ * Returns {@link LockRequest.began} for a call with this signal that begins now; `undefined` if the
+ * call has no signal, or one that is aborted already.
+ */
+export const beginOf = (signal: AbortSignal | undefined): number | undefined =>
+  signal === undefined || signal.aborted ? undefined : now()

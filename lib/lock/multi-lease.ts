@@ -49,7 +49,7 @@ export class MultiLease implements api.MultiLease, Abortable {
   ): Promise<MultiLease | null> {
     const { signal } = request
     const multi = new MultiLease(owner, keys, request)
-    if (signal?.aborted) throw abortedError(keys[0] as string, signal.reason)
+    if (signal?.aborted) throw abortedError(keys[0] as string, signal.reason, request.began)
     if (signal !== undefined) addAbortable(signal, multi)
     const leases: Lease[] = []
     try {
@@ -73,13 +73,14 @@ export class MultiLease implements api.MultiLease, Abortable {
    */
   async #collect(request: LockRequest, leases: Lease[], busy?: (key: string) => void): Promise<boolean> {
     const patient = request.wait >= 0
+    const { began = now() } = request
     const end = now() + request.wait
     const group = { count: this.#keys.length, wait: request.wait }
     for (const key of this.#keys) {
       // Acquire a free key even when the time is over.
       const wait = patient ? Math.max(0, Math.ceil(end - now())) : request.wait
       try {
-        const one: LockRequest = { ...request, wait, signal: this.#waiting.signal, group }
+        const one: LockRequest = { ...request, wait, signal: this.#waiting.signal, group, began }
         const lease = await Lease.request(this.#ownerOfEach, key, one)
         if (lease === null) {
           busy?.(key)

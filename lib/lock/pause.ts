@@ -10,14 +10,17 @@ export type Pauses = Set<() => void>
 export class Pause implements Abortable {
   readonly #key: string
   readonly #signal: AbortSignal | undefined
+  readonly #began: number
   /** The sets of functions that end pauses. This pause adds its own function to each. */
   readonly #pauses: readonly Pauses[]
   readonly #deferred = defer<void>()
   #timer: NodeJS.Timeout | undefined
 
-  constructor(key: string, signal: AbortSignal | undefined, pauses: readonly Pauses[]) {
+  /** `began` is when the call began, in ms of `now()`. */
+  constructor(key: string, signal: AbortSignal | undefined, began: number, pauses: readonly Pauses[]) {
     this.#key = key
     this.#signal = signal
+    this.#began = began
     this.#pauses = pauses
   }
 
@@ -26,7 +29,7 @@ export class Pause implements Abortable {
    * then rejects.
    */
   over(ms: number): Promise<void> {
-    if (this.#signal?.aborted) throw abortedError(this.#key, this.#signal.reason)
+    if (this.#signal?.aborted) throw abortedError(this.#key, this.#signal.reason, this.#began)
     if (this.#signal !== undefined) addAbortable(this.#signal, this)
     for (const pauses of this.#pauses) pauses.add(this.#end)
     // The timer keeps the process alive, as every pending call does.
@@ -41,7 +44,7 @@ export class Pause implements Abortable {
 
   [onAbort](signal: AbortSignal): void {
     this.#forget()
-    const make: MakeError = () => abortedError(this.#key, signal.reason)
+    const make: MakeError = () => abortedError(this.#key, signal.reason, this.#began)
     this.#deferred.reject(make)
   }
 

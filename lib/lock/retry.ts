@@ -45,7 +45,7 @@ export async function retrying<T>(attempts: Attempts<T>): Promise<T> {
     const pause = Math.min(delay * (1 + retry.jitter * (Math.random() * 2 - 1)), left, MAX_MS)
     // While the store is away, the next try fails at once, so it comes without a pause.
     if (!outage?.isAway) {
-      await new Pause(firstOf(keys), signal, outage ? [pauses, outage.pauses] : [pauses]).over(pause)
+      await new Pause(firstOf(keys), signal, start, outage ? [pauses, outage.pauses] : [pauses]).over(pause)
     }
     delay = Math.min(delay * retry.factor, retry.maxDelay)
     onRetry?.()

@@ -1,5 +1,7 @@
 import { type Abortable, addAbortable, onAbort, removeAbortable } from '../util/abort'
+import { now } from '../util/clock'
 import { type MakeError, raise } from '../util/deferred'
+import type { LockRequest } from './lock-request'
 
 /**
  * The promise that a lease has yet to settle: first that of the request, later that of the release.
@@ -7,13 +9,20 @@ import { type MakeError, raise } from '../util/deferred'
 export class Settlement {
   readonly #signal: AbortSignal | undefined
   readonly #waiter: Abortable
+  #began: number | undefined
   #resolve: ((value: never) => void) | undefined
   #reject: ((make: MakeError) => void) | undefined
 
-  /** `waiter` is called if `signal` aborts before the promise of the request settles. */
-  constructor(signal: AbortSignal | undefined, waiter: Abortable) {
+  /** `waiter` is called if the signal aborts before the promise of the request settles. */
+  constructor({ signal, began }: LockRequest, waiter: Abortable) {
     this.#signal = signal
     this.#waiter = waiter
+    this.#began = began
+  }
+
+  /** When the call began, in ms of {@link now}; known only if it has a signal. */
+  get began(): number | undefined {
+    return this.#began
   }
 
   /** Returns the promise of the request, and listens to the signal until the promise settles. */
@@ -21,6 +30,7 @@ export class Settlement {
     const promise = this.promise<T>()
     const signal = this.#signal
     if (signal === undefined) return promise
+    this.#began ??= now()
     try {
       addAbortable(signal, this.#waiter)
     } catch (error) {

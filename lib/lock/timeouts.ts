@@ -114,10 +114,11 @@ export class Timeouts {
   /** Resolves with what {@link add} tells. Rejects if `signal` is aborted before. */
   async of(key: string, waited: number, signal: AbortSignal | undefined): Promise<Contention> {
     const { promise, resolve, reject } = defer<Contention>()
+    const began = now() - waited
     const caller: Abortable = {
-      [onAbort]: ({ reason }) => reject(() => abortedError(key, reason)),
+      [onAbort]: ({ reason }) => reject(() => abortedError(key, reason, began)),
     }
-    if (signal?.aborted) throw abortedError(key, signal.reason)
+    if (signal?.aborted) throw abortedError(key, signal.reason, began)
     if (signal !== undefined) addAbortable(signal, caller)
     this.add(key, waited, false, resolve)
     try {

@@ -9,6 +9,7 @@ import { Flag, NO_WAIT } from '../../native/protocol'
 import type { Acquirer } from '../acquirer'
 import { withFailFast } from '../fail-fast'
 import type { Lease } from '../lease'
+import { beginOf } from '../lock-request'
 import type { Outage } from '../outage'
 import type { Pauses } from '../pause'
 import { retrying } from '../retry'
@@ -106,6 +107,7 @@ export async function acquireOnce(
     wait: NO_WAIT,
     flags: withFailFast(defaults.flags, failFast) | Flag.Section,
     signal,
+    began: beginOf(signal),
   }
   const outage = failFast ? context.outage : undefined
   /**
