@@ -20,6 +20,8 @@ class LeaseholdWarning extends Error {
     super(message, error && { cause: error })
     this.code = code
     this.detail = detail
+    // A stack has ten calls. Those of this file would take the place of the user's.
+    Error.captureStackTrace?.(this, emitWarning)
   }
 }
 

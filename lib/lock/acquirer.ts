@@ -16,6 +16,7 @@ import { beginOf, type LockRequest } from './lock-request'
 import { MultiLease } from './multi-lease'
 import { checkNoOnceKey } from './once-key'
 import { retrying } from './retry'
+import { warnOfSuspiciousKey } from './suspicious-key'
 import type { Ticket } from './ticket'
 import { runCallbackSection, runSection, type SectionCallback, type SectionFunction } from './with-lock'
 
@@ -55,12 +56,14 @@ export class Acquirer {
 
   /**
    * Returns `given` as {@link checkKeys} does. Throws if a key can't be the key of a lock, or names
-   * the lock of an id of once().
+   * the lock of an id of once(). Warns of keys that look like a mistake.
    */
   #checkKeys(given: unknown): string | readonly string[] {
     const keys = checkKeys(given)
     checkNoOnceKey(keys)
     this.#context.checkNames(keys)
+    if (typeof keys === 'string') warnOfSuspiciousKey(keys)
+    else keys.forEach(warnOfSuspiciousKey)
     return keys
   }
 

@@ -3,6 +3,7 @@
 
 import { badValue, checkKey, checkText, outOfRange } from '../util/arguments'
 import { markReserved } from './side-keys'
+import { warnOfSuspiciousKey } from './suspicious-key'
 
 const MAX_KEY = 1_024
 const MARK = '@once:'
@@ -15,6 +16,8 @@ const MARK = '@once:'
 export function onceKeyOf(key: unknown, id: unknown): string {
   checkKey(key)
   checkText('id', id, 1, MAX_KEY)
+  warnOfSuspiciousKey(key)
+  warnOfSuspiciousKey(id)
   const escaped = id.replace(/[%@{}]/g, (char) => `%${char.charCodeAt(0).toString(16)}`)
   const onceKey = `${key}${MARK}${escaped}`
   const bytes = Buffer.byteLength(onceKey)

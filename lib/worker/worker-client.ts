@@ -4,6 +4,7 @@ import type * as api from '../../index'
 import { LockClient } from '../client/client'
 import { foreignClient, otherCopy } from '../client/store/foreign-client'
 import { checkNoOnceKey } from '../lock/once-key'
+import { warnOfSuspiciousKey } from '../lock/suspicious-key'
 import { badType, badValue } from '../util/arguments'
 import type { WorkerSettings } from './worker-options'
 
@@ -41,6 +42,7 @@ export class WorkerClient {
     try {
       LockClient.contextOf(this.#client).checkNames(settings.key)
       checkNoOnceKey(settings.key)
+      warnOfSuspiciousKey(settings.key)
     } catch (error) {
       this.close()
       throw error
