@@ -71,7 +71,11 @@ export interface LockClientOptions {
    * 1 to 255 bytes, without U+001F. Default `HOSTNAME:PID`.
    */
   name?: string | undefined
-  /** How long a lease lives without renewal, in ms: 10 to 2 147 483 647. Default 10 000. */
+  /**
+   * How long a lease lives without renewal, in ms: 10 to 2 147 483 647. Default 10 000. Choose at
+   * least 1000: one slow round trip, or a short pause of the process or its machine, can end a
+   * lease with a ttl below 100 ms.
+   */
   ttl?: Milliseconds | undefined
   /**
    * How long {@link LockClient.acquire} waits, in ms: 0 to 2 147 483 647, or `Infinity`.

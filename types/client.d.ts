@@ -38,6 +38,7 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * `undefined`, `null`, `NaN` or `[object Object]`, a value is probably missing, and unrelated
    * calls share the lock. The first key with each of these texts is a process warning with the code
    * `LEASEHOLD_SUSPICIOUS_KEY`.
+   * @returns a promise of the lease, which has no `release()` or `signal` itself: `await` it
    * @throws {LockTimeoutError} the lock was held for all of `wait`, or at each try: see
    * {@link AcquireOptions.retry}. The error says who held it, which may take up to 250 ms more
    * @throws {StoreUnavailableError | QuorumError} the store could not be reached or used. The call

@@ -14,7 +14,8 @@ export interface OnceOptions {
   keep?: Milliseconds | undefined
   /**
    * How long the lease lives without renewal, in ms: 10 to 2 147 483 647. If the process crashes,
-   * no other call runs `fn` for this long. Default: the client's.
+   * no other call runs `fn` for this long. Default: the client's. Choose at least 1000: see
+   * {@link LockClientOptions.ttl}.
    */
   ttl?: Milliseconds | undefined
   /**
@@ -150,6 +151,7 @@ export interface ScheduleOptions {
   keep?: Milliseconds | undefined
   /**
    * How long the leases live without renewal, in ms: 10 to 2 147 483 647. Default: the client's.
+   * Choose at least 1000: see {@link LockClientOptions.ttl}.
    */
   ttl?: Milliseconds | undefined
   /**

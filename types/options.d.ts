@@ -49,7 +49,8 @@ export type HeldOf<K> = 0 extends 1 & K ? Lease : K extends string ? Lease : Mul
 export interface AcquireOptions {
   /**
    * How long the lease lives without renewal, in ms: 10 to 2 147 483 647. Default: the client's, or
-   * `maxHold` if that is shorter.
+   * `maxHold` if that is shorter. Choose at least 1000: one slow round trip, or a short pause of
+   * the process or its machine, can end a lease with a ttl below 100 ms.
    */
   ttl?: Milliseconds | undefined
   /**

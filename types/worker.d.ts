@@ -70,7 +70,10 @@ export interface LockWorkerOptions {
   prefix?: string | undefined
   /** Which lock: 1 to 1024 bytes of well-formed Unicode without NUL. */
   key: string
-  /** How long a lease lives without renewal, in ms: 10 to 2 147 483 647. Default: the client's. */
+  /**
+   * How long a lease lives without renewal, in ms: 10 to 2 147 483 647. Default: the client's.
+   * Choose at least 1000: see {@link LockClientOptions.ttl}.
+   */
   ttl?: Milliseconds | undefined
   /**
    * How long the worker rests after a failure, in ms: 1 to 2 147 483 647. Default 5000. The worker

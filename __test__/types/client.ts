@@ -73,6 +73,14 @@ export async function acquiring(signal: AbortSignal): Promise<void> {
   await lease.renew(20_000)
   same<Awaited<ReturnType<typeof lease.release>>, boolean>()
 
+  const promise = locks.acquire('key')
+  // @ts-expect-error: the await is missing
+  await promise.release()
+  // @ts-expect-error: the await is missing
+  same<typeof promise.signal, AbortSignal>()
+  // @ts-expect-error: the await is missing
+  await using _disposed = locks.acquire('key')
+
   const maybe = await locks.tryAcquire('key', { ttl: 1_000 })
   same<typeof maybe, Lease | null>()
   // @ts-expect-error: may be null
