@@ -232,7 +232,7 @@ async function build(what, words) {
 const runProgram = ({ name, path }, words, options) =>
   step(`Rust: ${name}`, path, ['--quiet', ...words], { failures: panicsIn, ...options })
 
-/** Runs programs of Rust's tests, three at a time. Their tests mostly wait for clocks and servers. */
+/** Runs programs of Rust's tests, three at a time. They mostly wait for clocks and servers. */
 async function runAll(programs, words = []) {
   env.RUST_TEST_THREADS ??= '6'
   const left = [...programs]

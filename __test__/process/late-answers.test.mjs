@@ -7,11 +7,11 @@ import { createLockClient } from 'leasehold'
 import { now, sleep } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 
-const ROUNDS = 40
+const ROUNDS = 150
 /** How long an answer may take, in ms. The store answers at once. */
 const MOST = 5_000
-/** No lease is renewed during the test, because a renewal wakes the event loop. */
-const OPTIONS = { ttl: 600_000, wait: 60_000 }
+/** A renewal, after 9 s, would wake the event loop. */
+const OPTIONS = { ttl: 30_000, wait: 60_000 }
 
 /** Blocks this thread for `ms`, so that the engine answers meanwhile. */
 function spin(ms) {

@@ -250,8 +250,11 @@ impl Bridge {
         self.texts.clear();
         let Some(registration) = &self.registration else { return 0 };
         registration.pulse.beat(clock::now());
-        if self.taken.is_empty() {
-            self.taken = registration.outbox.take().into();
+        // Always empty the outbox, because it does not wake this thread again before that. A hand-off
+        // may have put other settlements here meanwhile.
+        match registration.outbox.take() {
+            settled if self.taken.is_empty() => self.taken = settled.into(),
+            settled => self.taken.extend(settled),
         }
         // SAFETY: JavaScript handed this array in for this call alone, and nothing else runs on its
         // thread meanwhile.
