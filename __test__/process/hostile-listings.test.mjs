@@ -259,7 +259,7 @@ describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280
   })
 
   const lines = always(bulk(`redis_version:7.0.15\r\nrole:master\r\n${'x\n'.repeat(2_000_000)}`))
-  for (const [what, command, given, says] of [
+  for (const [what, command, given, says, masters] of [
     ['an INFO of 2 million lines', 'diagnose', {}, { INFO: ([, section]) => (section ? undefined : lines()) }],
     ['an INFO of 2 million lines', 'ready', {}, { INFO: ([, section]) => (section ? undefined : lines()) }],
     ['an endless SCAN', 'list', {}, { SCAN: always(list(bulk('7'), list(...Array(100_000).fill(bulk('lock:a'))))) }],
@@ -269,12 +269,19 @@ describe('hostile listings', { skip: !storeNames.includes('redis'), timeout: 280
       { pattern: `*${'a'.repeat(500)}b` },
       { SCAN: always(list(bulk('7'), list(...Array(8_000).fill(bulk(`lock:${'a'.repeat(1_000)}`))))) },
     ],
+    [
+      'an endless SCAN at each of 64 masters, of keys that take long to compare',
+      'list',
+      { pattern: `*${'\\a'.repeat(510)}b` },
+      { SCAN: always(list(bulk('7'), list(...Array(40).fill(bulk(`lock:${'a'.repeat(1_250)}`))))) },
+      64,
+    ],
   ]) {
     test(`${command} costs no lease at another store if a server answers with ${what}`, async (t) => {
       const healthy = await startRedis(t)
-      const port = await startFakeRedis(t, says)
+      const port = await startFakeRedis(t, { ...says, CLUSTER: () => mapOf(masters, port) })
       const settings = { healthy: healthy.url(), storeTimeout: 6_000, isDown: true }
-      const child = await startClient(t, `redis://127.0.0.1:${port}`, settings)
+      const child = await startClient(t, `redis${masters ? '-cluster' : ''}://127.0.0.1:${port}`, settings)
       const holders = await holdersOf(t, child, healthy.url())
       // One endless listing lasts for storeTimeout, which is longer than the leases' ttl.
       for (let i = 0; i < (command === 'list' ? 1 : 3); i++) {

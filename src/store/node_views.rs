@@ -5,7 +5,7 @@ use super::list_filter::ListFilter;
 use super::listing::Listing;
 
 /// What the nodes of a quorum say about one lock, or about all locks.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeViews {
     /// The locks, as the nodes show them.
     pub shown: ShownLocks,
@@ -14,12 +14,18 @@ pub struct NodeViews {
 }
 
 /// Counts the nodes of a quorum.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NodeCounts {
     /// The nodes that were asked.
     pub total: usize,
     /// The nodes that did not answer.
     pub unheard: usize,
+}
+
+impl Default for ShownLocks {
+    fn default() -> Self {
+        Self::One(Vec::new())
+    }
 }
 
 /// The locks that nodes show.

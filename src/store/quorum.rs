@@ -199,17 +199,22 @@ impl QuorumStore {
 
     /// Replaces the views in each answer by the merged view.
     async fn merge_views(&self, mut answers: Vec<Answer>) -> Vec<Answer> {
-        for answer in answers.iter_mut().filter(|answer| matches!(answer, Ok(Reply::Views(_)))) {
-            if let Ok(Reply::Views(views)) = std::mem::replace(answer, Ok(Reply::Ready)) {
-                let _turn = self.merging.lock().await;
-                let mut since = clock::now();
-                let pause = async || {
-                    if clock::now().since(since) >= MOST_TIME_IN_A_ROW {
-                        yield_now().await;
-                        since = clock::now();
-                    }
-                };
-                *answer = Ok(merge(views, pause).await);
+        let has_views = |answer: &Answer| matches!(answer, Ok(Reply::Views(_)));
+        if !answers.iter().any(has_views) {
+            return answers;
+        }
+        let _turn = self.merging.lock().await;
+        let mut since = clock::now();
+        let mut pause = async || {
+            if clock::now().since(since) >= MOST_TIME_IN_A_ROW {
+                yield_now().await;
+                since = clock::now();
+            }
+        };
+        for answer in &mut answers {
+            if let Ok(Reply::Views(views)) = answer {
+                let views = std::mem::take(views);
+                *answer = Ok(merge(views, &mut pause).await);
             }
         }
         answers

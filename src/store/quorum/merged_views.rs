@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
@@ -15,14 +16,11 @@ use crate::store::listing::{ListFilter, Listing};
 use crate::store::node_views::{NodeCounts, NodeViews, ShownLocks};
 use crate::store::{LeaseInfo, LockInfo, Reply, Servers};
 
-/// Returns the reply of a quorum whose nodes have these views. Calls `pause` after each lock.
-pub async fn merge(views: NodeViews, mut pause: impl AsyncFnMut()) -> Reply {
+/// Returns the reply of a quorum whose nodes have these views. Calls `pause` for each lock, at
+/// least after each node's view of it.
+pub async fn merge(views: NodeViews, pause: &mut impl AsyncFnMut()) -> Reply {
     match views.shown {
-        ShownLocks::One(said) => {
-            let merged = counted(said.iter(), views.counts);
-            pause().await;
-            Reply::Inspected(merged)
-        }
+        ShownLocks::One(said) => Reply::Inspected(counted(said.iter(), views.counts, pause).await),
         ShownLocks::All { filter, listings, enough } => {
             Reply::Listed(merged(&filter, listings, enough, views.counts, pause).await)
         }
@@ -33,7 +31,7 @@ pub async fn merge(views: NodeViews, mut pause: impl AsyncFnMut()) -> Reply {
 #[cfg(test)]
 pub fn merge_at_once(answer: Answer) -> Answer {
     match answer {
-        Ok(Reply::Views(views)) => Ok(merge(views, async || ()).now_or_never().expect("no pause")),
+        Ok(Reply::Views(views)) => Ok(merge(views, &mut async || ()).now_or_never().expect("no pause")),
         other => other,
     }
 }
@@ -43,20 +41,20 @@ pub fn merge_at_once(answer: Answer) -> Answer {
 /// heard of an adoption yet shows the mark of the ticket. If two answers are equally common,
 /// returns the one with the larger fence. Among nodes that agree, the most common name counts: a
 /// node that only moved the lease to the adopter still shows the former holder's name.
-fn most_common<'a>(said: &[&'a LockInfo]) -> Option<&'a LockInfo> {
-    let views: Vec<_> = said
-        .iter()
-        .map(|info| {
-            let last = info.leases.iter().map(|lease| (lease.fence, lease.mark)).max();
-            let names: Vec<_> = info.leases.iter().map(|lease| lease.holder.as_deref()).collect();
-            (last, names)
-        })
-        .collect();
-    // Count in maps: if the views were compared in pairs, long views of many nodes would take long.
+async fn most_common<'a>(said: &[&'a LockInfo], pause: &mut impl AsyncFnMut()) -> Option<&'a LockInfo> {
+    // Count in maps, and hash the names once: if the views were compared in pairs, long views of
+    // many nodes would take long.
+    let seeds = RandomState::new();
     let (mut shares, mut same_names) = (HashMap::new(), HashMap::new());
-    for view in &views {
-        *shares.entry(view.0).or_insert(0) += 1;
+    let mut views = Vec::with_capacity(said.len());
+    for info in said {
+        let last = info.leases.iter().map(|lease| (lease.fence, lease.mark)).max();
+        let names: Vec<_> = info.leases.iter().map(|lease| lease.holder.as_deref()).collect();
+        let view = (last, seeds.hash_one(names));
+        *shares.entry(last).or_insert(0) += 1;
         *same_names.entry(view).or_insert(0) += 1;
+        views.push(view);
+        pause().await;
     }
     let common = said.iter().zip(&views).max_by_key(|(_, view)| (shares[&view.0], view.0, same_names[view]));
     common.map(|(info, _)| *info)
@@ -66,12 +64,16 @@ fn most_common<'a>(said: &[&'a LockInfo]) -> Option<&'a LockInfo> {
 ///
 /// The time grows with the number of leases, not with its square: one hostile node can describe a
 /// lock with some 20 000 leases.
-fn counted<'a>(said: impl Iterator<Item = &'a LockInfo>, counts: NodeCounts) -> Option<LockInfo> {
+async fn counted<'a>(
+    said: impl Iterator<Item = &'a LockInfo>,
+    counts: NodeCounts,
+    pause: &mut impl AsyncFnMut(),
+) -> Option<LockInfo> {
     let said: Vec<&LockInfo> = said.collect();
-    let mut info = most_common(&said)?.clone();
-    let nodes = nodes_by_mark(&said);
+    let mut info = most_common(&said, pause).await?.clone();
+    let nodes = nodes_by_mark(&said, pause).await;
     if info.shared {
-        add_leases(&mut info, &said, &nodes, counts.total / 2 + 1);
+        add_leases(&mut info, &said, &nodes, counts.total / 2 + 1, pause).await;
     }
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let (total, unheard) = (number(counts.total), number(counts.unheard));
@@ -83,7 +85,7 @@ fn counted<'a>(said: impl Iterator<Item = &'a LockInfo>, counts: NodeCounts) -> 
 }
 
 /// Returns how many nodes have a lease with each mark.
-fn nodes_by_mark(said: &[&LockInfo]) -> HashMap<u32, usize> {
+async fn nodes_by_mark(said: &[&LockInfo], pause: &mut impl AsyncFnMut()) -> HashMap<u32, usize> {
     // Keep the number of nodes and the last of them: a node may show the same mark several times.
     let mut seen: HashMap<u32, (usize, Option<usize>)> = HashMap::new();
     for (node, info) in said.iter().enumerate() {
@@ -93,22 +95,33 @@ fn nodes_by_mark(said: &[&LockInfo]) -> HashMap<u32, usize> {
                 *count += 1;
             }
         }
+        pause().await;
     }
     seen.into_iter().map(|(mark, (count, _))| (mark, count)).collect()
 }
 
 /// Adds the leases of a shared lock that at least `enough` nodes have. A node that shows the same
 /// last lease as most nodes may lack another one.
-fn add_leases(info: &mut LockInfo, said: &[&LockInfo], nodes: &HashMap<u32, usize>, enough: usize) {
+async fn add_leases(
+    info: &mut LockInfo,
+    said: &[&LockInfo],
+    nodes: &HashMap<u32, usize>,
+    enough: usize,
+    pause: &mut impl AsyncFnMut(),
+) {
     let known: HashSet<u32> = info.leases.iter().filter_map(|lease| lease.mark).collect();
-    let leases = said.iter().filter(|other| other.shared).flat_map(|other| &other.leases);
     // A node that has not accepted the fence of a lease shows a smaller one.
     let is_missing = |mark: &u32| !known.contains(mark) && nodes[mark] >= enough;
-    let mut missing: Vec<&LeaseInfo> =
-        leases.filter(|lease| lease.mark.as_ref().is_some_and(is_missing)).collect();
+    let mut missing: Vec<&LeaseInfo> = Vec::new();
+    for other in said.iter().filter(|other| other.shared) {
+        pause().await;
+        missing.extend(other.leases.iter().filter(|lease| lease.mark.as_ref().is_some_and(is_missing)));
+    }
+    pause().await;
     missing.sort_by_key(|lease| (lease.mark, Reverse(lease.fence)));
     missing.dedup_by_key(|lease| lease.mark);
     info.leases.extend(missing.into_iter().cloned());
+    pause().await;
     info.leases.sort_by_key(|lease| lease.fence.unwrap_or(Fence::MAX));
 }
 
@@ -121,19 +134,19 @@ async fn merged(
     listings: Vec<Listing>,
     enough: usize,
     counts: NodeCounts,
-    mut pause: impl AsyncFnMut(),
+    pause: &mut impl AsyncFnMut(),
 ) -> Listing {
     let mut whole = Listing::begin(listings.iter().all(|listing| listing.complete));
     let mut nodes: Vec<NodeLocks> =
         listings.into_iter().map(|listing| listing.locks.into_iter().peekable()).collect();
     while let Some((key, said)) = next_lock(&mut nodes) {
+        pause().await;
         if said.len() >= enough
-            && let Some(info) = counted(said.iter(), counts)
+            && let Some(info) = counted(said.iter(), counts, pause).await
             && !whole.add_in_memory(filter, key, info)
         {
             break;
         }
-        pause().await;
     }
     whole
 }
@@ -153,6 +166,10 @@ mod tests {
 
     const OF_THREE: NodeCounts = NodeCounts { total: 3, unheard: 0 };
 
+    fn counted_at_once<'a>(said: impl Iterator<Item = &'a LockInfo>) -> Option<LockInfo> {
+        counted(said, OF_THREE, &mut async || ()).now_or_never().expect("no pause")
+    }
+
     fn held(fence: u64, mark: u32) -> LockInfo {
         let fence = Some(Fence(fence));
         let lease = LeaseInfo { mark: Some(mark), holder: None, fence, remaining: None, servers: None };
@@ -163,7 +180,7 @@ mod tests {
     /// and how many nodes have them.
     fn shown(nodes: [(u64, u32); 3]) -> (Option<Fence>, Option<u32>, u32) {
         let said = nodes.map(|(fence, mark)| held(fence, mark));
-        let info = counted(said.iter(), OF_THREE).unwrap();
+        let info = counted_at_once(said.iter()).unwrap();
         let lease = &info.leases[0];
         (lease.fence, lease.mark, lease.servers.unwrap().held)
     }
@@ -184,7 +201,7 @@ mod tests {
                 info.leases[0].holder = Some(if node == old { "old".into() } else { "adopter".into() });
                 info
             });
-            let info = counted(said.iter(), OF_THREE).unwrap();
+            let info = counted_at_once(said.iter()).unwrap();
             assert_eq!(info.leases[0].holder.as_deref(), Some("adopter"), "old name at {old}");
         }
     }
@@ -204,12 +221,12 @@ mod tests {
         for nodes in [[node(&[1, 3, 4]), node(&[2, 3, 4]), node(&[1, 2, 4])], {
             [node(&[1, 2, 4]), node(&[1, 3, 4]), node(&[2, 3, 4])]
         }] {
-            let info = counted(nodes.iter(), OF_THREE).unwrap();
+            let info = counted_at_once(nodes.iter()).unwrap();
             let told = info.leases.iter().map(|lease| (lease.mark.unwrap(), lease.servers.unwrap().held));
             assert_eq!(told.collect::<Vec<_>>(), [(1, 2), (2, 2), (3, 2), (4, 3)]);
         }
         let nodes = [node(&[4]), node(&[3, 4]), node(&[4])];
-        let info = counted(nodes.iter(), OF_THREE).unwrap();
+        let info = counted_at_once(nodes.iter()).unwrap();
         assert_eq!(info.leases.len(), 1, "a lease that most nodes lack is lost");
     }
 
@@ -230,20 +247,21 @@ mod tests {
         let filter = ListFilter { prefix: "".into(), pattern: "*".into(), limit };
         let views = NodeViews { shown: ShownLocks::All { filter, listings, enough: 2 }, counts: OF_THREE };
         let mut pauses = 0;
-        let reply = merge(views, async || pauses += 1).now_or_never();
+        let reply = merge(views, &mut async || pauses += 1).now_or_never();
         let Some(Reply::Listed(listing)) = reply else { panic!("{reply:?}") };
         (listing, pauses)
     }
 
     #[test]
-    fn a_lock_is_listed_if_enough_nodes_list_it_and_there_is_a_pause_after_each_lock() {
+    fn a_lock_is_listed_if_enough_nodes_list_it() {
         let nodes =
             || vec![listing(&["a", "b", "d"], 1), listing(&["b", "c", "d"], 1), listing(&["a", "e"], 1)];
         let keys = |listing: &Listing| -> Vec<String> {
             listing.locks.iter().map(|(key, _)| key.to_string()).collect()
         };
         let (all, pauses) = merged_at_once(nodes(), 10);
-        assert_eq!((keys(&all), all.complete, pauses), (["a", "b", "d"].map(String::from).into(), true, 5));
+        assert_eq!((keys(&all), all.complete), (["a", "b", "d"].map(String::from).into(), true));
+        assert!(pauses >= 8, "one for each lock of each node: {pauses}");
         let (some, _) = merged_at_once(nodes(), 2);
         assert_eq!((keys(&some), some.complete), (["a", "b"].map(String::from).into(), false));
     }
@@ -270,7 +288,7 @@ mod tests {
             let said = [shared(0..leases), shared(0..1)];
             let count = std::cell::Cell::new(0);
             let counting = said.iter().inspect(|_| count.set(count.get() + 1));
-            let info = counted(counting, OF_THREE).unwrap();
+            let info = counted_at_once(counting).unwrap();
             assert_eq!(info.leases.len() as u32, leases);
             count.get()
         };

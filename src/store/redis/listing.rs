@@ -6,13 +6,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
-use std::time::Duration;
 
 use redis::{Pipeline, Value};
-use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::fault;
+use super::pace::Pace;
+use super::reader::Reader;
 use super::short_text::short_text;
 use super::side_keys::lock_beside;
 use super::store::RedisStore;
@@ -40,10 +40,6 @@ const MOST_KEYS: usize = 4 << 20;
 /// server can make the client send longer requests; if it is smaller, the client may refuse a real
 /// server.
 const MOST_CURSOR: usize = 64;
-/// How long the client looks at keys before other tasks run. If a key has to be compared with a
-/// long pattern, that one key takes up to 5 ms. If this is larger, other stores wait for longer; if
-/// it is smaller, a listing takes longer.
-const MOST_IN_A_ROW: Duration = Duration::from_millis(2);
 
 impl RedisStore {
     /// Answers the listings that `batch` asks for, unless the answer is an error already.
@@ -78,6 +74,7 @@ impl RedisStore {
         let now = Instant::now();
         let until = now + limit.deadline.saturating_duration_since(now) / 2;
         let mut cursor = b"0".to_vec();
+        let mut reader = Reader::of(link.budget());
         loop {
             let mut step = Pipeline::new();
             step.cmd("SCAN").arg(&cursor).arg("MATCH").arg(&glob).arg("COUNT").arg(STEP);
@@ -95,23 +92,22 @@ impl RedisStore {
                 },
                 _ => return Err(fault::not_a_redis(address, false)),
             };
-            let mut worked_since = Instant::now();
+            // Many masters may send long pages at once, and one comparison with a long pattern takes
+            // up to 10 ms. All scans of a store share its turn.
+            let mut pace = Pace::begin(&mut reader).await;
             let mut is_over = cursor == b"0";
             for key in &keys {
                 // A page may have so many keys that their comparison takes too long.
-                if found.is_full() || worked_since >= until {
+                if found.is_full() || Instant::now() >= until {
                     is_over = false;
                     break;
                 }
                 if let Some(key) = short_text(key, MOST_KEY) {
                     found.add(key);
                 }
-                // Let the other stores work.
-                if worked_since.elapsed() >= MOST_IN_A_ROW {
-                    yield_now().await;
-                    worked_since = Instant::now();
-                }
+                pace.keep().await;
             }
+            drop(pace);
             if found.is_full() || Instant::now() >= until {
                 found.is_complete.set(found.is_complete.get() && is_over && !found.is_full());
                 return Ok(());

@@ -141,10 +141,10 @@ impl Survey {
     /// master, if known.
     pub fn switched(&mut self, master: &(String, u16), epoch: Option<u64>) {
         // Each switch has a larger epoch than the one before.
-        let after_ours = self.epoch.map(|ours| ours + 1);
+        let after_ours = self.epoch.map(|ours| ours.saturating_add(1));
         let claimed = self.other.as_ref().map(|other| match other.master == *master {
             true => other.epoch,
-            false => other.epoch + 1,
+            false => other.epoch.saturating_add(1),
         });
         self.epoch = epoch.or(after_ours.max(claimed));
         self.notified = true;
