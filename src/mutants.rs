@@ -71,6 +71,10 @@ pub enum Mutant {
     TicketKeptAfterDetach,
     /// The end of a client does not release a lease whose detachment has failed.
     LeaseKeptAtEnd,
+    /// The engine does not release a lease that was lost after a detachment without an answer.
+    LostDetachmentForgotten,
+    /// The engine releases such a lease at once, although the holder's work may still run.
+    LostDetachmentFreedEarly,
     /// The quorum detaches a lease while nodes still have to answer the acquire.
     DetachedTooSoon,
     /// An adopter counts a node whose lease is newer than the ticket.
@@ -88,7 +92,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// The mutants that the simulation has to find.
-    pub const ALL: [Mutant; 34] = [
+    pub const ALL: [Mutant; 36] = [
         Mutant::GrantFromReply,
         Mutant::RenewalFromReply,
         Mutant::NoDrift,
@@ -117,6 +121,8 @@ impl Mutant {
         Mutant::TicketKeptAfterRelease,
         Mutant::TicketKeptAfterDetach,
         Mutant::LeaseKeptAtEnd,
+        Mutant::LostDetachmentForgotten,
+        Mutant::LostDetachmentFreedEarly,
         Mutant::DetachedTooSoon,
         Mutant::NewerLeaseAdopted,
         Mutant::ClaimTakenForTicket,

@@ -188,6 +188,8 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     if (this.#released !== undefined) return this.#released
     const held = this.#phase === Phase.Held
     const release = held && (this.#trace?.release(() => this.#sendRelease()) ?? this.#sendRelease())
+    // If detach() got no answer, the store may keep the lost lease for longer. It read the token.
+    if (this.#phase >= FIRST_LOSS && this.#token !== '') bridge.releaseLost(this.#token)
     this.#released = release || Promise.resolve(false)
     // Call the observer last: it may run code of the user, which must see the lease as released.
     if (held && this.#callerHasIt) callListener(() => this.#observer?.released(this))

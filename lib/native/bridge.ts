@@ -209,6 +209,15 @@ export class Bridge {
     this.#batch.push(Operation.Release, slot, 0, 0, 0, 0, 0)
   }
 
+  /**
+   * Notes that the holder has released the lost lease of `token`. So native code releases what a
+   * `detach` that failed may have left at the store, and does not wait for the end of the lease.
+   */
+  releaseLost(token: string): void {
+    this.#batch.addText(token)
+    this.#batch.push(Operation.ReleaseLost, 0, 0, 0, 0, 0, 0)
+  }
+
   isHeld(slot: number): boolean {
     return this.#native.isHeld(slot)
   }

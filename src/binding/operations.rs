@@ -49,9 +49,13 @@ pub fn command<'a>(
         }
         Operation::Release => {
             open.slots.wait(slot, false);
-            let (state, _) = open.slots.lease(slot)?;
+            let (state, token) = open.slots.lease(slot)?;
             // If the lease was lost first, its loss is the last record of the slot.
-            return state.release(clock::now()).then_some(Command::Release { op });
+            if state.release(clock::now()) {
+                Command::Release { op }
+            } else {
+                Command::ReleaseLost { op, token: *token }
+            }
         }
         Operation::Renew => {
             open.slots.wait(slot, true);
@@ -100,6 +104,7 @@ pub fn command<'a>(
         }
         Operation::DrainClient => Command::DrainClient { client },
         Operation::StopRenewing => Command::StopRenewing { op },
+        Operation::ReleaseLost => Command::ReleaseLost { op, token: Token::parse(texts.next()?)? },
     })
 }
 

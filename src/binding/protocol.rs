@@ -94,6 +94,8 @@ numbers! {
         DrainClient = 12,
         /// No answer
         StopRenewing = 13,
+        /// text: the token of a lost lease that its holder has released; no slot, no answer
+        ReleaseLost = 14,
     }
 
     /// Bits that are added to the code of an acquire or an adoption.

@@ -254,6 +254,14 @@ pub enum Command {
         /// The lease.
         op: OpId,
     },
+    /// Tells the engine that the holder has released a lease after its loss. The engine then
+    /// releases what a detachment may have left of it.
+    ReleaseLost {
+        /// The lease, if the engine has not told its loss yet. Otherwise any operation.
+        op: OpId,
+        /// The token of the lease.
+        token: Token,
+    },
 }
 
 impl Command {
@@ -279,7 +287,8 @@ impl Command {
             | Command::ExcuseEnv { .. }
             | Command::OpenClient { .. }
             | Command::SeeTicket { .. }
-            | Command::DrainClient { .. } => None,
+            | Command::DrainClient { .. }
+            | Command::ReleaseLost { .. } => None,
         }
     }
 }

@@ -25,6 +25,12 @@ pub fn deadline(sent: Instant, ttl: Ttl) -> Instant {
     sent + (ttl.as_duration() - drift(ttl))
 }
 
+/// Returns how long a store may keep a lease of `ttl` after it has carried out the request for it.
+/// The time is by the holder's clock: the store's clock may run slower.
+pub fn longest_life(ttl: Ttl) -> Duration {
+    ttl.as_duration() + drift(ttl)
+}
+
 /// Returns the shortest ttl, in whole milliseconds, whose [`deadline`] is not before `until` if the
 /// request is sent at `sent`.
 pub fn ttl_until(sent: Instant, until: Instant) -> Ttl {

@@ -64,6 +64,9 @@ impl Core {
                 self.clean_up(held.left_at_store(self.cx.now));
             }
         }
+        for lease in self.held_leases.lost_detachments.take_of_clients(clients, sections) {
+            self.clean_up(lease);
+        }
     }
 
     /// Ends all acquires and adoptions of `clients` that have no lease yet.

@@ -37,7 +37,7 @@ impl Core {
         if tell {
             waiter.stats.handed_on(self.cx.now.since(waiter.since));
         }
-        self.held_leases.start(waiter, held.pass_on(fence), tell, &self.clients, &mut self.cx);
+        self.held_leases.start(waiter, held.pass_on(fence, self.cx.now), tell, &self.clients, &mut self.cx);
         true
     }
 

@@ -108,6 +108,27 @@ impl Core {
         self.stores.send(Outgoing { store, request, tag, timeout });
     }
 
+    /// Releases what a detachment may have left of a lost lease. Its holder has released the lease,
+    /// so no work runs under it any more.
+    pub(super) fn release_lost(&mut self, op: OpId, token: Token) {
+        // The JavaScript thread may see the loss before this thread does.
+        if self.held_leases.has(op, token)
+            && let Some(held) = self.held_leases.lose_if_lost(op, &mut self.cx)
+        {
+            self.end_cohort_lease(op, &held);
+        }
+        if let Some(lease) = self.held_leases.lost_detachments.take_of(token) {
+            self.clean_up(lease);
+        }
+    }
+
+    /// Releases a lost lease, which would have ended by now without its detachment.
+    pub(super) fn wake_lost_detachment(&mut self, id: u64) {
+        if let Some(lease) = self.held_leases.lost_detachments.take(id) {
+            self.clean_up(lease);
+        }
+    }
+
     /// Handles the store's answer to a release that the holder waits for.
     pub(super) fn gave_back(&mut self, store: StoreId, tag: ReleaseTag, answer: Answer) {
         let ReleaseTag { op, client, key, token, until } = tag;

@@ -132,6 +132,7 @@ impl Core {
                 self.held_leases.stop_renewing(op, &self.clients, &mut self.cx);
             }
             Command::Release { op } => self.release(op),
+            Command::ReleaseLost { op, token } => self.release_lost(op, token),
         }
     }
 
@@ -171,6 +172,7 @@ impl Core {
                 Wake::QueueEntry(number) => self.catch_panic(None, |core| core.wake_entry(number)),
                 Wake::Adoption(op) => self.catch_panic(Some(op), |core| core.try_to_adopt(op)),
                 Wake::HeldLease(op) => self.catch_panic(Some(op), |core| core.wake_held_lease(op)),
+                Wake::LostDetachment(id) => self.catch_panic(None, |core| core.wake_lost_detachment(id)),
                 Wake::CleanUp(id) => self.catch_panic(None, |core| core.wake_clean_up(id)),
                 Wake::Barrier(id) => self.clients.lift_barrier(id, &mut self.cx),
             }
@@ -178,6 +180,7 @@ impl Core {
         let live = self.waiters.len()
             + self.queue_entries.len()
             + self.held_leases.len()
+            + self.held_leases.lost_detachments.len()
             + self.adoptions.len()
             + self.clean_ups.len()
             + self.clients.barriers().len();
@@ -191,12 +194,14 @@ impl Core {
         self.cx.timers.next()
     }
 
-    /// Returns how many waiters, places in queues, leases and clean-ups there are.
+    /// Returns how many waiters, places in queues, leases and clean-ups there are. Leases that were
+    /// lost and are to be released later count, too.
     pub fn concerns(&self) -> usize {
         self.waiters.len()
             + self.queue_entries.len()
             + self.cohorts.len()
             + self.held_leases.len()
+            + self.held_leases.lost_detachments.len()
             + self.adoptions.len()
             + self.clean_ups.len()
     }
@@ -244,6 +249,7 @@ impl Core {
             Wake::QueueEntry(number) => self.queue_entries.due_at(number),
             Wake::Adoption(op) => self.adoptions.due_at(op),
             Wake::HeldLease(op) => self.held_leases.due_at(op),
+            Wake::LostDetachment(id) => self.held_leases.lost_detachments.due_at(id),
             Wake::CleanUp(id) => self.clean_ups.due_at(id),
             Wake::Barrier(id) => self.clients.barriers().until(id),
         };

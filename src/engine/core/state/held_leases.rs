@@ -4,9 +4,14 @@
 //!
 //! - this file: grants, ends and hand-offs;
 //! - [`grant`]: how a lease comes to its holder;
-//! - [`renewals`]: how leases are kept alive.
+//! - [`renewals`]: how leases are kept alive;
+//! - [`losses`]: how leases are lost, and what a detachment may leave of them;
+//! - [`lost_detachments`]: what is released later.
 
+mod detachments;
 mod grant;
+mod losses;
+mod lost_detachments;
 pub mod renewals;
 
 use std::sync::Arc;
@@ -14,7 +19,9 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
+use self::detachments::Detachments;
 pub use self::grant::{Grant, grant_ttl};
+use self::lost_detachments::LostDetachments;
 use super::clean_ups::PossibleLease;
 use super::clients::Clients;
 use super::context::Context;
@@ -24,7 +31,7 @@ use crate::engine::ids::{ClientId, CohortId, OpId, StoreId};
 use crate::engine::known_lease::KnownLease;
 use crate::engine::stats::Stats;
 use crate::lease::hand_off::HandOffBudget;
-use crate::lease::{Fence, Instant, Key, LossReason, Phase, Token, Ttl};
+use crate::lease::{Fence, Instant, Key, Token, Ttl, validity};
 use crate::mutants::{self, Mutant};
 use crate::store::StoreError;
 
@@ -49,7 +56,8 @@ pub struct HeldLease {
     section: bool,
     /// Whether the thread was asked for a sign of life ahead of the next renewal.
     questioned: bool,
-    /// The latest time at which the store lets the lease expire. Renewals without an answer count.
+    /// The latest time at which the store lets the lease expire, unless a detachment has prolonged
+    /// it. Renewals without an answer count.
     store_expiry: Instant,
     /// When its holder has to treat it as lost if it is not renewed. Ignores `maxHold`.
     deadline: Instant,
@@ -63,8 +71,8 @@ pub struct HeldLease {
     renewing: bool,
     /// Whether more fences are on their way.
     reserving: bool,
-    /// Whether it is being detached. A renewal during that time would take it back.
-    detaching: bool,
+    /// The detachments that the store may have carried out.
+    detachments: Detachments,
     /// True if the store is to remember the lease. Then the end of the client does not release it:
     /// the store may have detached the lease although the request failed here.
     outlives: bool,
@@ -95,9 +103,9 @@ impl HeldLease {
         self.from_ticket.is_none().then_some(self.fence)
     }
 
-    /// Returns the latest time at which the store lets the lease expire.
+    /// Returns the latest time at which the store lets the lease expire, detached or not.
     pub fn expiry(&self, now: Instant) -> Instant {
-        self.store_expiry.max(now)
+        self.store_expiry.max(now).max(self.detachments.until().unwrap_or_default())
     }
 
     /// Returns whether the lease may live on without its client.
@@ -126,7 +134,7 @@ impl HeldLease {
         // A lease that is being detached may belong to another process by now, and the store's
         // answer would end it for its holder. A lease that its holder has renewed for longer than
         // the others want is not handed on: they would hold it for as long.
-        if self.detaching || self.store_expiry > now + renewal_span(ttl) {
+        if self.detachments.is_pending() || self.expiry(now) > now + renewal_span(ttl) {
             return now;
         }
         // The next holder needs time for a renewal.
@@ -159,13 +167,13 @@ impl HeldLease {
         Some((budget, until))
     }
 
-    /// Takes the lease from its holder, for the next one with `fence`.
-    pub fn pass_on(&mut self, fence: Fence) -> Grant {
+    /// Takes the lease from its holder at `now`, for the next one with `fence`.
+    pub fn pass_on(&mut self, fence: Fence, now: Instant) -> Grant {
         Grant {
             token: self.token,
             fence,
             deadline: self.deadline,
-            store_expiry: self.store_expiry,
+            store_expiry: self.expiry(now),
             renew_at: self.renew_at,
             taken_up: self.taken_up,
             from_ticket: None,
@@ -183,13 +191,15 @@ fn renewal_timeout(ttl: Ttl) -> Duration {
 
 /// Returns how long the store may keep a lease after a renewal was sent.
 fn renewal_span(ttl: Ttl) -> Duration {
-    renewal_timeout(ttl) + ttl.as_duration()
+    renewal_timeout(ttl) + validity::longest_life(ttl)
 }
 
 /// See the module.
 #[derive(Default)]
 pub struct HeldLeases {
     leases: FxHashMap<OpId, HeldLease>,
+    /// The leases that were lost after a detachment, and are to be released later.
+    pub lost_detachments: LostDetachments,
 }
 
 impl HeldLeases {
@@ -226,7 +236,7 @@ impl HeldLeases {
             hand_off: grant.hand_off,
             renewing: grant.renewing,
             reserving: grant.reserving,
-            detaching: false,
+            detachments: Detachments::default(),
             outlives: false,
             from_ticket: grant.from_ticket,
             failures: 0,
@@ -266,33 +276,6 @@ impl HeldLeases {
         self.leases.remove(&op)
     }
 
-    /// Ends a lease whose holder has lost it, and tells the holder. If the store still has the
-    /// lease, it ends by its ttl. This does not release it: the holder's work may still run, and
-    /// the next holder would work at the same time.
-    pub fn lose(&mut self, op: OpId, reason: LossReason, cx: &mut Context) -> Option<HeldLease> {
-        let held = self.end(op)?;
-        held.stats.lost.up();
-        cx.settle(op, Outcome::Lost(reason));
-        Some(held)
-    }
-
-    /// Ends a lease whose state is *lost*. If the holder has released the lease, that command is on
-    /// its way here.
-    pub fn lose_if_lost(&mut self, op: OpId, cx: &mut Context) -> Option<HeldLease> {
-        match self.leases.get(&op)?.state.phase(cx.now) {
-            Phase::Lost(reason) => self.lose(op, reason, cx),
-            _ => None,
-        }
-    }
-
-    /// Ends a lease because its client does, and tells the holder, unless the holder has released
-    /// the lease itself: that command was given before this one.
-    pub fn close(&mut self, op: OpId, cx: &mut Context) -> Option<HeldLease> {
-        let state = &self.leases.get(&op)?.state;
-        let Phase::Lost(reason) = state.lose(cx.now, LossReason::Closed) else { return None };
-        self.lose(op, reason, cx)
-    }
-
     /// Ends a lease whose grant the caller will never see, because it cancelled.
     pub fn abort(&mut self, op: OpId, now: Instant) -> Option<HeldLease> {
         let held = self.end(op)?;
@@ -305,22 +288,6 @@ impl HeldLeases {
         let held = self.leases.remove(&op)?;
         held.stats.held.down();
         Some(held)
-    }
-
-    /// Marks all leases of a store as lost, and keeps them from being handed on. Returns them. All
-    /// JavaScript threads can read the new states at once, before the engine tells them one after
-    /// the other.
-    pub fn mark_lost(&mut self, store: StoreId, now: Instant) -> Vec<OpId> {
-        let mut lost: Vec<OpId> =
-            self.leases.iter().filter(|(_, held)| held.store == store).map(|(op, _)| *op).collect();
-        lost.sort_unstable();
-        for op in &lost {
-            if let Some(held) = self.leases.get_mut(op) {
-                held.hand_off = None;
-                held.state.lose(now, LossReason::Missing);
-            }
-        }
-        lost
     }
 
     /// Returns the leases of the store, sorted by their ends.

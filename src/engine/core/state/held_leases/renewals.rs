@@ -69,7 +69,7 @@ struct Renewal {
 impl HeldLease {
     /// Returns whether the engine has to renew the lease at the usual time.
     fn renews(&self) -> bool {
-        self.auto_renew && !self.renewing && !self.detaching
+        self.auto_renew && !self.renewing && !self.detachments.is_pending()
     }
 
     /// Returns when to ask the thread for a sign of life ahead of the next renewal.
@@ -115,7 +115,11 @@ impl HeldLease {
         };
         self.renewing |= matches!(purpose, Purpose::Keep | Purpose::TakeUp);
         // The store may carry the renewal out until its time-out.
-        self.store_expiry = self.store_expiry.max(now + renewal_span(ttl));
+        let expiry = now + renewal_span(ttl);
+        match purpose {
+            Purpose::Detach => self.detachments.begin(expiry),
+            _ => self.store_expiry = self.store_expiry.max(expiry),
+        }
         let mut timeout = clients.store_timeout(self.client).min(renewal_timeout(ttl));
         if self.taken_up {
             // The lease may end before the usual time is over. If this renewal fails, there must be
@@ -203,7 +207,6 @@ impl HeldLeases {
         let Some(held) = self.leases.get_mut(&op) else { return Due::Nothing };
         match held.state.phase(cx.now) {
             Phase::Held | Phase::Stalled => {
-                held.detaching |= purpose == Purpose::Detach;
                 held.outlives |= purpose == Purpose::Detach && mutants::is(Mutant::LeaseKeptAtEnd);
                 Due::Renewal(held.renewal(op, purpose, ttl, clients, cx.now))
             }
@@ -231,7 +234,7 @@ impl HeldLeases {
     pub fn refill(&mut self, op: OpId, clients: &Clients, now: Instant) -> Option<Outgoing> {
         let held = self.leases.get_mut(&op)?;
         // A renewal would take back a lease that is being detached.
-        let may_ask = !held.reserving && !held.detaching;
+        let may_ask = !held.reserving && !held.detachments.is_pending();
         if !may_ask || !held.hand_off.as_ref().is_some_and(HandOffBudget::wants_more) {
             return None;
         }
@@ -263,7 +266,10 @@ impl HeldLeases {
             Purpose::Keep | Purpose::TakeUp => held.renewing = false,
             Purpose::Reserve => held.reserving = false,
             Purpose::Requested => {}
-            Purpose::Detach => held.detaching = false,
+            Purpose::Detach => {
+                let is_undone = matches!(&answer, Err(error) if !error.maybe_done);
+                held.detachments.answered(!is_undone);
+            }
         }
         let error = match answer {
             // The fences of a lease only grow, so this reply belongs to another request.

@@ -1,0 +1,124 @@
+// detach() gets no answer in time, and then the lease is lost. No caller has a ticket, so the lock
+// must not stay taken for the time of the ticket.
+
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { test } from 'node:test'
+import { createLockClient, LockLostError } from 'leasehold'
+import { now } from '../support/clock.mjs'
+import { startRelay } from '../support/relay.mjs'
+import { startRedis } from '../support/servers.mjs'
+
+/** How long the tickets would last, in ms. */
+const TICKET = 600_000
+
+/**
+ * Starts `count` servers. Returns a client that reaches them through relays, another that reaches
+ * them directly, and two functions: `mute` holds the answers of the servers back, and `heal` ends
+ * that.
+ */
+async function start(t, count, ttl) {
+  const servers = await Promise.all(Array.from({ length: count }, () => startRedis(t)))
+  const relays = await Promise.all(servers.map((server) => startRelay(t, server.port)))
+  const storeOf = (urls) => (count === 1 ? urls[0] : urls)
+  const store = storeOf(relays.map(({ port }) => `redis://127.0.0.1:${port}`))
+  const locks = createLockClient({ store, ttl, storeTimeout: 300 })
+  const others = createLockClient(storeOf(servers.map((server) => server.url())))
+  for (const client of [locks, others]) {
+    client.on('error', () => {})
+    t.after(() => client.close({ drain: 0 }))
+  }
+  const mute = () => {
+    for (const relay of relays) relay.bar(['toClient'])
+  }
+  const heal = () => Promise.all(relays.map((relay) => relay.heal()))
+  return { locks, others, mute, heal }
+}
+
+/** Detaches the lease. No answer comes in time, so the lease stays held here. */
+async function detach(lease) {
+  await assert.rejects(lease.detach(TICKET), { name: /StoreUnavailableError|QuorumError/ })
+  assert.equal(lease.isHeld, true)
+}
+
+/** Resolves when the lease is lost. */
+async function lost({ signal }) {
+  if (!signal.aborted) await once(signal, 'abort')
+  assert.ok(signal.reason instanceof LockLostError)
+}
+
+for (const count of [1, 3]) {
+  const of = count === 1 ? 'one server' : `a quorum of ${count}`
+
+  test(`${of}: the lock is free when the lost lease would have ended without detach()`, async (t) => {
+    const { locks, others, mute, heal } = await start(t, count, 1_500)
+    const lease = await locks.acquire('k', { autoRenew: false })
+    const granted = now()
+    mute()
+    await detach(lease)
+    await heal()
+    await lost(lease)
+    const next = await others.acquire('k', { wait: 10_000 })
+    const held = now() - granted
+    // The store has granted the lease a little before this thread heard of it.
+    assert.ok(held > 1_500 - 50, `${held} ms`)
+    await next.release()
+  })
+
+  test(`${of}: so it is if the lease has reached its maxHold`, async (t) => {
+    const { locks, others, mute, heal } = await start(t, count, 1_500)
+    const lease = await locks.acquire('k', { maxHold: 2_500 })
+    mute()
+    await detach(lease)
+    await heal()
+    await lost(lease)
+    const next = await others.acquire('k', { wait: 10_000 })
+    await next.release()
+  })
+
+  // Renewals without an answer let the lease live on at the store for a ttl after its loss.
+  const LONG = 4_000
+
+  test(`${of}: release() frees the lock at once`, async (t) => {
+    const { locks, others, mute, heal } = await start(t, count, LONG)
+    const lease = await locks.acquire('k')
+    mute()
+    await detach(lease)
+    await lost(lease)
+    const began = now()
+    await heal()
+    assert.equal(await others.tryAcquire('k'), null, 'the work of the holder may still run')
+    assert.equal(await lease.release(), false)
+    const next = await others.acquire('k', { wait: 10_000 })
+    assert.ok(now() - began < LONG / 2, `${now() - began} ms`)
+    await next.release()
+  })
+
+  test(`${of}: close() frees the lock at once, and that of a section when the section ends`, async (t) => {
+    const { locks, others, mute, heal } = await start(t, count, LONG)
+    const bare = await locks.acquire('k')
+    let endWork
+    const section = await new Promise((resolve) => {
+      const run = (lease) => {
+        resolve({ lease, ended })
+        return new Promise((end) => (endWork = end))
+      }
+      const ended = locks.withLock('section', run)
+    })
+    const leases = [bare, section.lease]
+    mute()
+    await Promise.all(leases.map(detach))
+    await Promise.all(leases.map(lost))
+    const began = now()
+    await heal()
+    const closed = locks.close()
+    const next = await others.acquire('k', { wait: 10_000 })
+    assert.equal(await others.tryAcquire('section'), null)
+    endWork()
+    await assert.rejects(section.ended, LockLostError)
+    await closed
+    const after = await others.acquire('section', { wait: 10_000 })
+    assert.ok(now() - began < LONG / 2, `${now() - began} ms`)
+    await Promise.all([next.release(), after.release()])
+  })
+}
