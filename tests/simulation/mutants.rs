@@ -53,8 +53,6 @@ fn seed_of_rare(wrong: Wrong) -> Option<u64> {
         Wrong::Rules(Mutant::NoCleanUp) => Some(93),
         Wrong::Rules(Mutant::GrantFromNotice) => Some(1400),
         Wrong::Rules(Mutant::RepairKeptAfterRelease) => Some(274),
-        Wrong::Rules(Mutant::RepairWithoutFence) => Some(158),
-        Wrong::Rules(Mutant::RepairDoesNotWait) => Some(86),
         Wrong::Rules(Mutant::DetachedTooSoon) => Some(1275),
         Wrong::Rules(Mutant::GrantAfterStopKept) => Some(136),
         Wrong::EarlyReturn => Some(341),

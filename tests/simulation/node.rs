@@ -37,7 +37,7 @@ impl Node {
     }
 
     /// Returns what its clock shows.
-    fn clock(&self, now: Instant) -> Instant {
+    pub fn clock(&self, now: Instant) -> Instant {
         let passed = now.since(BEGIN).as_micros() as i64;
         let shown = passed + passed * self.drift / 1_000_000;
         BEGIN + Duration::from_micros(shown.unsigned_abs())

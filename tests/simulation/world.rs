@@ -3,8 +3,8 @@
 //! - [`shape`], [`event`], [`counts`]: the kind of a world, what happens in it, and the result;
 //! - [`network`], [`breakers`], [`late_copies`]: what befalls messages and nodes;
 //! - [`checks`]: what must hold after each grant;
-//! - [`adopters`], [`half_used_tickets`], [`repairs`], [`ticket_chains`]: scenes at the end of a
-//!   quorum's schedule.
+//! - [`adopters`], [`half_used_tickets`], [`repairs`], [`ticket_chains`], [`closed_detachments`],
+//!   [`lost_detachments`]: scenes at the end of a schedule.
 
 mod adopters;
 mod breakers;
@@ -14,6 +14,7 @@ mod counts;
 mod event;
 mod half_used_tickets;
 mod late_copies;
+mod lost_detachments;
 mod network;
 mod repairs;
 mod shape;
@@ -89,6 +90,9 @@ pub struct World {
     /// The acquires and detachments that the first process has sent to each node, while they are
     /// kept.
     copies: Option<Vec<(usize, Request)>>,
+    /// When the lease of the first process ends at each node by the node's clock, unless it is
+    /// detached; while that is of interest.
+    lease_ends: Option<BTreeMap<usize, Instant>>,
     /// The process and the slot of each acquire that must fail, because a ticket or its adopter has
     /// the lock.
     strangers: BTreeSet<(usize, u32)>,
@@ -147,6 +151,7 @@ impl World {
             distances: BTreeMap::new(),
             mute: Vec::new(),
             copies: None,
+            lease_ends: None,
             strangers: BTreeSet::new(),
             breakers: fastrand::Rng::with_seed(!seed),
             history: History::default(),
@@ -198,6 +203,9 @@ impl World {
         if self.nodes.len() > 1 {
             self.hand_over_in_a_chain();
             self.adopt_a_half_used_ticket();
+        }
+        self.lose_while_detaching();
+        if self.nodes.len() > 1 {
             self.close_while_detaching();
         }
         // Nodes remember for a while that a lock was broken.

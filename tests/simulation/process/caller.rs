@@ -48,7 +48,7 @@ impl Process {
                     self.core.command(now, Command::Renew { op, ttl });
                 }
                 8 if !asked.mode.is_shared() && !self.tidy => {
-                    self.detach(now, slot);
+                    self.detach(now, slot, None);
                 }
                 _ => {}
             }
@@ -185,10 +185,10 @@ impl Process {
         self.slots
     }
 
-    /// Detaches the lease of `slot`.
-    pub fn detach(&mut self, now: Instant, slot: u32) {
+    /// Detaches the lease of `slot`, for its own ttl or for another.
+    pub fn detach(&mut self, now: Instant, slot: u32, ttl: Option<Ttl>) {
         self.asked.get_mut(&slot).expect("it is held").detaching = true;
-        self.core.command(now, Command::Detach { op: OpId { env: ENV, slot }, ttl: None, remembers: false });
+        self.core.command(now, Command::Detach { op: OpId { env: ENV, slot }, ttl, remembers: false });
     }
 
     /// Releases all that it holds. Its waiters go on waiting, except for the worker.
@@ -214,6 +214,8 @@ impl Process {
             self.settled.push(Settlement { op: to, outcome: Outcome::Acquired(fence, token) });
         } else if asked.state.release(now) {
             self.core.command(now, Command::Release { op });
+        } else if let Some(token) = asked.token {
+            self.core.command(now, Command::ReleaseLost { op, token });
         }
     }
 }

@@ -213,7 +213,7 @@ impl World {
             self.live_until(self.now + Duration::from_millis(10));
         }
         self.detached_leases.clear();
-        self.processes[0].detach(self.now, slot);
+        self.processes[0].detach(self.now, slot, None);
         self.after(0);
         while self.detached_leases.is_empty() {
             assert!(self.now < end, "the lease was not detached in time");

@@ -8,7 +8,7 @@ use leasehold::engine::command::{Command, Wait};
 use leasehold::lease::{Mode, Ttl};
 use leasehold::store::{Reply, Request};
 
-use super::super::process::CLIENT;
+use super::super::process::{CLIENT, DetachedLease};
 use super::World;
 
 const KEY: &str = "closed";
@@ -32,7 +32,7 @@ impl World {
             self.pause(1_000);
         }
         self.detached_leases.clear();
-        self.processes[0].detach(self.now, slot);
+        self.processes[0].detach(self.now, slot, None);
         self.after(0);
         // A request and its answer take a few ms.
         let most = [1, 20, 2_000][self.rng.usize(..3)];
@@ -46,15 +46,7 @@ impl World {
             world.processes[0].asked.contains_key(&slot)
         });
         if let Some(detached) = self.detached_leases.pop() {
-            // Another scene may have frozen process 1.
-            let slot = self.processes[2].adopt(self.now, &detached);
-            self.after(2);
-            let is_held = |world: &Self| {
-                world.processes[2].asked.get(&slot).is_some_and(|asked| asked.state.is_held(world.now))
-            };
-            self.live_while("the adopter did not get the lease", |world| !is_held(world));
-            self.processes[2].give_back(self.now, slot);
-            self.after(2);
+            self.adopt_and_give_back(&detached);
         }
         self.live_until(back.max(self.now) + RELEASE);
         for node in 0..self.nodes.len() {
@@ -65,5 +57,18 @@ impl World {
                 "a node keeps the lease of a client that has closed"
             );
         }
+    }
+
+    /// Lets another process adopt the lease and release it.
+    pub(super) fn adopt_and_give_back(&mut self, detached: &DetachedLease) {
+        // Another scene may have frozen process 1.
+        let slot = self.processes[2].adopt(self.now, detached);
+        self.after(2);
+        let is_held = |world: &Self| {
+            world.processes[2].asked.get(&slot).is_some_and(|asked| asked.state.is_held(world.now))
+        };
+        self.live_while("the adopter did not get the lease", |world| !is_held(world));
+        self.processes[2].give_back(self.now, slot);
+        self.after(2);
     }
 }

@@ -107,7 +107,7 @@ impl World {
                 self.processes[0].asked.contains_key(&slot),
                 "the holder was told that its lease is lost"
             );
-            self.processes[0].detach(self.now, slot);
+            self.processes[0].detach(self.now, slot, None);
             self.after(0);
             self.live_until(self.now + STORE_TIMEOUT);
         }

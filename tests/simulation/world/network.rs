@@ -57,7 +57,11 @@ impl World {
             place.number = self.serial;
             self.serial += 1;
         }
+        let noted = self.lease_ends.is_some().then(|| request.clone());
         let answer = self.nodes[node].apply(request, self.now);
+        if let Some(request) = noted {
+            self.note_lease_end(process, node, &request, &answer);
+        }
         for notice in self.nodes[node].take_notices() {
             self.tell(node, notice);
         }

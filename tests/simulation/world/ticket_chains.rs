@@ -119,7 +119,7 @@ impl World {
 
     fn detach_in_chain(&mut self, process: usize, slot: u32) -> DetachedLease {
         self.detached_leases.clear();
-        self.processes[process].detach(self.now, slot);
+        self.processes[process].detach(self.now, slot, None);
         self.after(process);
         self.live_while("the lease was not detached", |world| world.detached_leases.is_empty());
         let ttl = Ttl::from_millis(TTL).expect("in range");
