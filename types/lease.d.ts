@@ -52,7 +52,9 @@ export interface Lease {
   assertHeld(): void
   /**
    * Renews the lease now. You need it only with `autoRenew: false`, or for another ttl. The lease
-   * never ends earlier than before: a shorter ttl takes effect with the renewals after this one.
+   * never ends earlier than before: a shorter ttl takes effect with the renewals after this one. If
+   * the ttl reaches beyond `maxHold`, the lease ends at `maxHold`, here and at the store.
+   * {@link remaining} then says how long that is.
    *
    * @param ttl the ttl from now on, in ms: 10 to 2 147 483 647. Default: the ttl that the lease
    * has.
@@ -82,6 +84,10 @@ export interface Lease {
    * If no answer to an acquire came, the client repeats the request. The first request may still
    * arrive after the ticket was adopted and that lease was released. It then holds the lock for the
    * `ttl` of the acquire, and nobody releases it. On one store, the ticket can't be adopted again.
+   *
+   * If the call rejects, there is no ticket, and `ttl` does not keep the lock taken: if the lease is
+   * then lost, the lock is free when the lease would have ended without this call, or as soon as
+   * {@link release} is called.
    *
    * @param ttl how long the ticket can be adopted at least, in ms: 10 to 2 147 483 647. As with
    * {@link renew}, the lease never ends earlier than before. Default: the lease's ttl.

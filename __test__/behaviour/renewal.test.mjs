@@ -133,6 +133,17 @@ overStores('renewal and loss', (store) => {
     assert.equal((await b.acquire(key, { wait: 5_000 })).isHeld, true)
   })
 
+  test('renew() does not keep a lease beyond its maxHold, neither here nor at the store', async (t) => {
+    const [a, b] = [store.client(t), store.client(t)]
+    const key = store.key()
+    const lease = await a.acquire(key, { ttl: 600, maxHold: 1_200 })
+    await lease.renew(600_000)
+    assert.equal(lease.ttl, 600_000)
+    assert.ok(lease.remaining <= 1_200, `${lease.remaining} ms`)
+    await aborted(lease)
+    assert.equal((await b.acquire(key, { wait: 5_000 })).isHeld, true)
+  })
+
   test('disposal releases a lease, and may follow a release or a loss', async (t) => {
     const locks = store.client(t)
     const key = store.key()

@@ -75,7 +75,11 @@ pub struct RenewTag {
     pub client: ClientId,
     pub key: Key,
     pub token: Token,
+    /// How long the lease lives after the renewal.
     pub ttl: Ttl,
+    /// The new ttl of the lease, if the holder asks for one. It is longer than `ttl` if the lease
+    /// ends before.
+    pub asked: Option<Ttl>,
     pub purpose: Purpose,
 }
 

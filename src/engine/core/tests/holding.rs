@@ -152,6 +152,38 @@ fn max_hold_ends_the_lease_however_often_it_is_renewed_and_lets_it_run_out_at_th
 }
 
 #[test]
+fn a_renewal_that_the_holder_asks_for_does_not_keep_the_lease_beyond_its_max_hold() {
+    for ttl in [None, Ttl::from_millis(600_000)] {
+        let mut world = World::new();
+        let held = world.acquire_with(Wait::Forever, |asked| {
+            (asked.max_hold, asked.auto_renew) = (Some(Duration::from_secs(20)), false);
+        });
+        world.exchange();
+        let end = world.now + Duration::from_secs(20);
+        for _ in 0..4 {
+            world.pass(4_000);
+            world.settled();
+            world.give(Command::Renew { op: held.op, ttl });
+            let batch = world.only_batch();
+            let [Request::Renew { ttl: asked, .. }] = batch.requests[..] else {
+                panic!("{:?}", batch.requests)
+            };
+            let keeps = (world.now + asked.as_duration()).min(end);
+            assert!((world.now + asked.as_duration()).since(end) <= Duration::from_millis(210), "{asked:?}");
+            world.answer(batch, [Ok(Reply::Renewed { block: None })]);
+            assert!(matches!(world.outcome_of(held.op), Outcome::Renewed));
+            let deadline = held.state.deadline();
+            assert!(deadline <= end && deadline + Duration::from_millis(100) > keeps, "{deadline:?}");
+        }
+        assert_eq!(held.state.deadline(), end);
+        world.give(Command::Detach { op: held.op, ttl: None, remembers: false });
+        let batch = world.only_batch();
+        let [Request::Detach { own_ttl, .. }] = batch.requests[..] else { panic!("{:?}", batch.requests) };
+        assert_eq!(own_ttl, ttl.unwrap_or(Ttl::from_millis(TTL).unwrap()), "an adopter has no such limit");
+    }
+}
+
+#[test]
 fn a_renewal_for_a_shorter_ttl_shortens_nothing_and_is_the_ttl_from_then_on() {
     let mut world = World::new();
     let held = world.hold();

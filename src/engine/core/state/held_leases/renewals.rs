@@ -60,6 +60,8 @@ struct Renewal {
     op: OpId,
     sent: Instant,
     ttl: Ttl,
+    /// The lease's ttl from now on, if the holder has changed it.
+    new_ttl: Option<Ttl>,
     purpose: Purpose,
     /// Whether the holder asked for the renewal, and still has the lease.
     asked: bool,
@@ -96,7 +98,8 @@ impl HeldLease {
         cx.timers.schedule(cx.now, Wake::HeldLease(op));
     }
 
-    /// Returns the request that renews the lease, for its own ttl unless another is `asked` for.
+    /// Returns the request that renews the lease, for its own ttl unless another is `asked` for. The
+    /// ttl is shorter if the lease ends before.
     fn renewal(
         &mut self,
         op: OpId,
@@ -105,14 +108,12 @@ impl HeldLease {
         clients: &Clients,
         now: Instant,
     ) -> Outgoing {
-        let ttl = match (asked, self.end, purpose) {
-            // The store should not keep the lease much longer than the holder may: nothing releases
-            // it at its `end`.
-            (None, Some(end), Purpose::Keep | Purpose::TakeUp | Purpose::Reserve) => {
-                self.ttl.min(validity::ttl_until(now, end))
-            }
-            _ => asked.unwrap_or(self.ttl),
-        };
+        let mut ttl = asked.unwrap_or(self.ttl);
+        // The store should not keep the lease much longer than the holder may: nothing releases it
+        // at its `end`. An adopter has no such end.
+        if let Some(end) = self.end.filter(|_| purpose != Purpose::Detach) {
+            ttl = ttl.min(validity::ttl_until(now, end));
+        }
         self.renewing |= matches!(purpose, Purpose::Keep | Purpose::TakeUp);
         // The store may carry the renewal out until its time-out.
         let expiry = now + renewal_span(ttl);
@@ -134,7 +135,7 @@ impl HeldLease {
                 Request::Renew { key: key.clone(), token, ttl, fences: 0 }
             }
         };
-        let tag = Tag::Renew(RenewTag { op, fence, client, key, token, ttl, purpose });
+        let tag = Tag::Renew(RenewTag { op, fence, client, key, token, ttl, asked, purpose });
         Outgoing { store: self.store, request, tag, timeout }
     }
 
@@ -261,7 +262,8 @@ impl HeldLeases {
         // If the lease was released since its holder asked for the renewal, the answer is not
         // reported.
         let asked = tag.purpose == Purpose::Requested && op == tag.op && held.fence == tag.fence;
-        let renewal = Renewal { op, sent, ttl: tag.ttl, purpose: tag.purpose, asked, jitter };
+        let new_ttl = tag.asked.filter(|_| asked);
+        let renewal = Renewal { op, sent, ttl: tag.ttl, new_ttl, purpose: tag.purpose, asked, jitter };
         match tag.purpose {
             Purpose::Keep | Purpose::TakeUp => held.renewing = false,
             Purpose::Reserve => held.reserving = false,
@@ -330,7 +332,7 @@ impl HeldLeases {
 impl HeldLease {
     /// Handles a renewal that succeeded.
     fn extend(&mut self, renewal: &Renewal, clients: &Clients, cx: &mut Context) {
-        let Renewal { op, sent, ttl, purpose, asked, jitter } = *renewal;
+        let Renewal { op, sent, ttl, new_ttl, purpose, asked, jitter } = *renewal;
         (self.failures, self.taken_up) = (0, false);
         self.deadline = self.deadline.max(validity::deadline(sent, ttl));
         let deadline = self.end.map_or(self.deadline, |end| end.min(self.deadline));
@@ -338,9 +340,7 @@ impl HeldLease {
             return self.wake_now(op, cx);
         }
         self.state.renewed();
-        if asked {
-            self.ttl = ttl;
-        }
+        self.ttl = new_ttl.unwrap_or(self.ttl);
         self.renew_at = lease_renewal::next(sent, self.ttl, jitter);
         self.questioned = false;
         if !matches!(purpose, Purpose::Reserve | Purpose::TakeUp) {
