@@ -85,8 +85,8 @@ export interface Lease {
    * arrive after the ticket was adopted and that lease was released. It then holds the lock for the
    * `ttl` of the acquire, and nobody releases it. On one store, the ticket can't be adopted again.
    *
-   * If the call rejects, there is no ticket, and `ttl` does not keep the lock taken: if the lease is
-   * then lost, the lock is free when the lease would have ended without this call, or as soon as
+   * If the call rejects, there is no ticket, and `ttl` does not keep the lock taken. If the lease
+   * is then lost, the lock is free when the lease would have ended without this call, or as soon as
    * {@link release} is called.
    *
    * @param ttl how long the ticket can be adopted at least, in ms: 10 to 2 147 483 647. As with

@@ -325,7 +325,7 @@ mod tests {
         let all = flags.clone().map(Flag::number).sum::<u32>();
         for number in 0..=OPERATION_MASK {
             let operation = Operation::of_code(number + all);
-            assert_eq!(operation.map(Operation::number), (number <= 13).then_some(number));
+            assert_eq!(operation.map(Operation::number), (number <= 14).then_some(number));
             assert!(flags.clone().all(|flag| flag.is_in(number + all) && !flag.is_in(number)));
         }
     }

@@ -98,8 +98,8 @@ impl HeldLease {
         cx.timers.schedule(cx.now, Wake::HeldLease(op));
     }
 
-    /// Returns the request that renews the lease, for its own ttl unless another is `asked` for. The
-    /// ttl is shorter if the lease ends before.
+    /// Returns the request that renews the lease, for its own ttl unless another is `asked` for.
+    /// The ttl is shorter if the lease ends before.
     fn renewal(
         &mut self,
         op: OpId,
