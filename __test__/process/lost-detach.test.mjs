@@ -36,8 +36,8 @@ async function start(t, count, ttl) {
 }
 
 /** Detaches the lease. No answer comes in time, so the lease stays held here. */
-async function detach(lease) {
-  await assert.rejects(lease.detach(TICKET), { name: /StoreUnavailableError|QuorumError/ })
+async function detach(lease, time = TICKET) {
+  await assert.rejects(lease.detach(time), { name: /StoreUnavailableError|QuorumError/ })
   assert.equal(lease.isHeld, true)
 }
 
@@ -76,6 +76,18 @@ for (const count of [1, 3]) {
     await next.release()
   })
 
+  test(`${of}: so it is for an adopted lease, however long its first ticket would last`, async (t) => {
+    const { locks, others, mute, heal } = await start(t, count, 1_500)
+    const first = await others.acquire('k', { ttl: 1_500 })
+    const lease = await locks.adopt(await first.detach(TICKET), { autoRenew: false })
+    mute()
+    await detach(lease, 1_000)
+    await heal()
+    await lost(lease)
+    const next = await others.acquire('k', { wait: 10_000 })
+    await next.release()
+  })
+
   // Renewals without an answer let the lease live on at the store for a ttl after its loss.
   const LONG = 4_000
 
@@ -107,7 +119,7 @@ for (const count of [1, 3]) {
     })
     const leases = [bare, section.lease]
     mute()
-    await Promise.all(leases.map(detach))
+    await Promise.all(leases.map((lease) => detach(lease)))
     await Promise.all(leases.map(lost))
     const began = now()
     await heal()

@@ -84,14 +84,21 @@ impl TrackedLease {
     fn ends(&self) -> Instant {
         self.until.max(self.valid_until)
     }
+
+    /// Returns true if the lease stays tracked after its end: nodes may have the ticket from which
+    /// it was adopted. The quorum releases such a lease at its end. If a detachment was sent, the
+    /// engine releases it.
+    fn outlasts_its_end(&self) -> bool {
+        self.terms.ticket.is_some()
+    }
 }
 
 /// See the module.
 #[derive(Default)]
 pub struct LeaseNodes {
     leases: HashMap<Token, TrackedLease>,
-    /// The ends of adopted leases. These leases stay tracked after their end, so that
-    /// [`LeaseNodes::ended`] returns them.
+    /// The ends of adopted leases, except for those that may be detached. [`LeaseNodes::ended`]
+    /// returns these leases after their end.
     adopted: AdoptedEnds,
     /// The number of leases at which expired ones are removed next.
     prune_at: usize,
@@ -101,8 +108,7 @@ impl LeaseNodes {
     /// Notes that the lease of `token` was granted at `now`.
     pub fn granted(&mut self, now: Instant, token: Token, agreement: Agreement, terms: LeaseTerms) {
         if self.leases.len() >= self.prune_at {
-            let adopted = &self.adopted;
-            self.leases.retain(|token, tracked| now < tracked.until || adopted.contains(*token));
+            self.leases.retain(|_, tracked| now < tracked.until || tracked.outlasts_its_end());
             self.prune_at = PRUNE_FROM.max(2 * self.leases.len());
         }
         let Agreement { vote_round, nodes, fenced, asked, ttl } = agreement;
@@ -134,9 +140,9 @@ impl LeaseNodes {
     ) -> bool {
         let Some(tracked) = self.leases.get_mut(&token) else { return false };
         if now >= tracked.valid_until {
-            if self.adopted.contains(token) {
+            if tracked.outlasts_its_end() {
                 tracked.until = tracked.until.max(now + agreement.ttl);
-                self.adopted.set(token, tracked.ends());
+                self.adopted.change(token, tracked.ends());
             } else {
                 self.leases.remove(&token);
             }
@@ -265,8 +271,8 @@ impl LeaseNodes {
     /// is lost: an adopted lease ends for its holder, and any other is forgotten. Returns true if a
     /// lease was lost that its holder could still use.
     pub fn lost(&mut self, now: Instant, node: usize, enough: usize) -> bool {
-        let (mut any, adopted) = (false, &self.adopted);
-        self.leases.retain(|token, tracked| {
+        let mut any = false;
+        self.leases.retain(|_, tracked| {
             let was_valid = now < tracked.valid_until;
             tracked.nodes &= !(1 << node);
             let is_lost = (tracked.nodes.count_ones() as usize) < enough;
@@ -274,7 +280,7 @@ impl LeaseNodes {
             if is_lost {
                 tracked.valid_until = tracked.valid_until.min(now);
             }
-            (now < tracked.until && !is_lost) || adopted.contains(*token)
+            (now < tracked.until && !is_lost) || tracked.outlasts_its_end()
         });
         any
     }

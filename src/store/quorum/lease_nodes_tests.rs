@@ -132,6 +132,22 @@ fn a_lease_that_may_be_detached_is_not_ended() {
 }
 
 #[test]
+fn the_ticket_of_a_lease_that_may_be_detached_is_known_until_the_lease_is_released() {
+    let (mut lease_nodes, token) = (LeaseNodes::default(), Token::random());
+    let ticket = Token::random();
+    let adopted = LeaseTerms { ticket: Some(ticket), ..terms() };
+    lease_nodes.granted(at(0), token, agreement(at(0), 1, 0b011), adopted);
+    lease_nodes.detaching(token);
+    assert!(!lease_nodes.renewed(at(11_000), token, agreement(at(9_000), 2, 0b011), None), "it is too late");
+    assert!(!lease_nodes.lost(at(30_000), 0, 2));
+    for ms in 30_000..31_000 {
+        grant(&mut lease_nodes, ms, Token::random(), 0b011);
+    }
+    let ended = lease_nodes.forget(token).expect("its nodes may have the ticket");
+    assert_eq!((ended.ticket, ended.until), (Some((ticket, !0b011)), at(21_000)));
+}
+
+#[test]
 fn a_node_has_the_fence_when_it_has_accepted_the_last_one() {
     let (mut lease_nodes, token) = (LeaseNodes::default(), Token::random());
     grant(&mut lease_nodes, 0, token, 0b011);

@@ -135,6 +135,22 @@ fn a_detachment_that_succeeds_after_the_loss_gives_no_ticket_and_is_undone() {
 }
 
 #[test]
+fn a_detachment_that_lasts_no_longer_than_the_lease_is_undone_too() {
+    // A node of a quorum keeps an adopted lease until the end of its ticket.
+    let mut world = World::new();
+    let granted = world.now;
+    let held = world.acquire_with(Wait::Forever, no_renewal);
+    world.exchange();
+    world.give(Command::Detach { op: held.op, ttl: Ttl::from_millis(1_000), remembers: false });
+    let batch = world.only_batch();
+    world.answer(batch, [timed_out()]);
+    lose(&mut world, &held);
+    let sent = run_until(&mut world, granted + ms(2 * TTL));
+    assert!(sent.iter().any(is_release), "{sent:?}");
+    assert_eq!(world.core.concerns(), 0);
+}
+
+#[test]
 fn a_detachment_that_certainly_failed_leaves_nothing_to_release() {
     let mut world = World::new();
     let (held, batch) = detach(&mut world, false, no_renewal);

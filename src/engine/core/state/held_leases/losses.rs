@@ -9,13 +9,14 @@ use crate::lease::{Instant, LossReason, Phase};
 use crate::mutants::{self, Mutant};
 
 impl HeldLease {
-    /// Returns what a detachment may leave at the store for longer than the lease itself, and when
-    /// to release that.
+    /// Returns what a detachment may leave at the store, and when to release that. The time of the
+    /// detachment does not matter: a node of a quorum keeps an adopted lease until the end of its
+    /// ticket, and the quorum releases the lease only if no detachment was sent.
     fn left_by_detachment(&self, now: Instant) -> Option<LostDetachment> {
         let early = mutants::is(Mutant::LostDetachmentFreedEarly);
         let at = if early { now } else { self.store_expiry.max(now) };
-        let may_last = self.detachments.until().is_some_and(|until| until > at);
-        if !may_last || self.outlives || mutants::is(Mutant::LostDetachmentForgotten) {
+        let may_be_detached = self.detachments.until().is_some();
+        if !may_be_detached || self.outlives || mutants::is(Mutant::LostDetachmentForgotten) {
             return None;
         }
         Some(LostDetachment { lease: self.left_at_store(now), at, section: self.section })
