@@ -250,8 +250,8 @@ impl Bridge {
         self.texts.clear();
         let Some(registration) = &self.registration else { return 0 };
         registration.pulse.beat(clock::now());
-        // Always empty the outbox, because it does not wake this thread again before that. A hand-off
-        // may have put other settlements here meanwhile.
+        // Always empty the outbox, because it does not wake this thread again before that. A
+        // hand-off may have put other settlements here meanwhile.
         match registration.outbox.take() {
             settled if self.taken.is_empty() => self.taken = settled.into(),
             settled => self.taken.extend(settled),

@@ -92,8 +92,8 @@ impl RedisStore {
                 },
                 _ => return Err(fault::not_a_redis(address, false)),
             };
-            // Many masters may send long pages at once, and one comparison with a long pattern takes
-            // up to 10 ms. All scans of a store share its turn.
+            // Many masters may send long pages at once, and one comparison with a long pattern
+            // takes up to 10 ms. All scans of a store share its turn.
             let mut pace = Pace::begin(&mut reader).await;
             let mut is_over = cursor == b"0";
             for key in &keys {
