@@ -39,7 +39,7 @@ impl Core {
         self.begin(now);
         match notice {
             Notice::Granted { number, fence } => self.catch_panic(None, |core| {
-                let Some(entry) = core.queue_entries.numbered(number) else { return };
+                let Some(entry) = core.queue_entries.noticed(store, number) else { return };
                 if !fence.is_some_and(|fence| core.take_up(entry, number, fence)) {
                     core.poll(entry);
                 }

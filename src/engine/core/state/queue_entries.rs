@@ -58,7 +58,7 @@ pub struct QueueEntry {
     polling: bool,
     /// The number of polls so far.
     sent: usize,
-    /// The numbers of the last polls after the first one, see [`QueueEntries::numbered`]. 0 means
+    /// The numbers of the last polls after the first one, see [`QueueEntries::noticed`]. 0 means
     /// none.
     numbers: [u64; NUMBERS],
     /// The number of the last poll, and when it was sent, if the store has answered that it waits.
@@ -174,11 +174,18 @@ impl QueueEntries {
         }
     }
 
-    /// Returns the queue entry whose place a notice calls `number`. Each poll has a random number
-    /// of its own: a user of the store who hears the number of one poll must not guess that of the
-    /// next. A notice with the number of the last poll makes its waiter take up a lease. The first
-    /// poll has the number of its queue entry.
-    pub fn numbered(&self, number: u64) -> Option<u64> {
+    /// Returns the queue entry whose place a notice of `store` calls `number`. Each poll has a
+    /// random number of its own: a user of the store who hears the number of one poll must not
+    /// guess that of the next. A notice with the number of the last poll makes its waiter take up a
+    /// lease. So a store must not notify the waiters of another store, whose numbers it may know:
+    /// a server may be a store and also a node of a quorum. The first poll has the number of its
+    /// queue entry.
+    pub fn noticed(&self, store: StoreId, number: u64) -> Option<u64> {
+        self.numbered(number)
+            .filter(|id| self.entries.get(id).is_some_and(|entry| entry.lock_request.store == store))
+    }
+
+    fn numbered(&self, number: u64) -> Option<u64> {
         if self.entries.contains_key(&number) { Some(number) } else { self.numbers.get(&number).copied() }
     }
 

@@ -120,6 +120,17 @@ fn a_notice_of_another_poll_than_the_last_is_not_believed() {
 }
 
 #[test]
+fn a_notice_of_another_store_is_not_believed() {
+    let mut world = World::new();
+    let (rivals, [asked]) = behind_a_rival(&mut world, |_| {});
+    let notice = notice(&mut world, rivals);
+    world.core.noticed(world.now, STORE + 1, notice.clone());
+    assert!(world.batches().is_empty() && !asked.state.is_held(world.now));
+    world.core.noticed(world.now, STORE, notice);
+    assert!(asked.state.is_held(world.now));
+}
+
+#[test]
 fn while_a_poll_is_on_its_way_only_its_answer_grants() {
     let mut world = World::new();
     let (rivals, [asked]) = behind_a_rival(&mut world, |_| {});
