@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import { describe, test } from 'node:test'
 import { createLockClient } from 'leasehold'
 import { startChild } from '../support/child.mjs'
@@ -70,6 +71,30 @@ describe('process: redis leftovers', { concurrency: 4, timeout: 240_000 }, () =>
       t.diagnostic(`free ${ms.toFixed(0)} ms after the thaw`)
     })
   }
+
+  test('a server of a quorum that stays frozen after the last client has closed hears of the releases', async (t) => {
+    const servers = await Promise.all([1, 2, 3].map(() => startRedis(t)))
+    const locks = clientOf(
+      t,
+      servers.map((server) => server.url()),
+      { ttl: 60_000 },
+    )
+    await locks.withLock('warm', () => {})
+    const [held, later] = [randomUUID(), randomUUID()]
+    const before = await locks.acquire(held)
+    const opened = once(locks, 'breaker')
+    servers[0].freeze()
+    const during = await locks.acquire(later)
+    const asking = setInterval(() => locks.withLock('ask', () => {}).catch(() => {}), 50)
+    await within('the breaker to open', opened, 10_000)
+    clearInterval(asking)
+    assert.deepEqual([await before.release(), await during.release()], [true, true])
+    await locks.close()
+    await sleep(7_000)
+    servers[0].thaw()
+    const free = (key) => async () => !(await servers[0].ask('EXISTS', `lock:${key}`))
+    for (const key of [held, later]) await until('the lock to be free at the server', free(key), 5_000)
+  })
 
   test('the clean-up at a server that stays silent does not keep the process alive', async (t) => {
     const server = await startRedis(t)

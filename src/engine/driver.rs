@@ -1,7 +1,7 @@
 //! Runs the engine's thread: passes events and the time to the rules, and carries out their
 //! effects.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -127,7 +127,13 @@ impl Engine {
     }
 }
 
-type Answered = LocalBoxFuture<'static, Option<(Sent, Vec<Answer>)>>;
+/// What a store has done.
+enum Done {
+    Answered(Sent, Vec<Answer>),
+    /// It has carried out what it still had to do when it became unused.
+    Finished(StoreId),
+    Closed,
+}
 
 struct Driver {
     core: Core,
@@ -142,8 +148,10 @@ struct Driver {
     notices: UnboundedSender<(StoreId, Notice)>,
     noticed: UnboundedReceiver<(StoreId, Notice)>,
     outboxes: FxHashMap<EnvId, Arc<dyn Outbox>>,
+    /// The unused stores that still have something to carry out.
+    finishing: HashSet<StoreId>,
     /// Calls to stores that are not answered yet.
-    calls: FuturesUnordered<Answered>,
+    calls: FuturesUnordered<LocalBoxFuture<'static, Done>>,
 }
 
 impl Driver {
@@ -158,6 +166,7 @@ impl Driver {
             notices,
             noticed,
             outboxes: FxHashMap::default(),
+            finishing: HashSet::new(),
             calls: FuturesUnordered::new(),
         }
     }
@@ -173,7 +182,7 @@ impl Driver {
                         return;
                     }
                 }
-                Some(answered) = self.calls.next(), if !self.calls.is_empty() => self.take_answer(answered),
+                Some(done) = self.calls.next(), if !self.calls.is_empty() => self.take_done(done),
                 Some((store, notice)) = self.noticed.recv() => {
                     self.core.noticed(clock::now(), store, notice);
                 }
@@ -182,8 +191,8 @@ impl Driver {
             while let Ok((store, notice)) = self.noticed.try_recv() {
                 self.core.noticed(clock::now(), store, notice);
             }
-            while let Some(Some(answered)) = self.calls.next().now_or_never() {
-                self.take_answer(answered);
+            while let Some(Some(done)) = self.calls.next().now_or_never() {
+                self.take_done(done);
             }
             let now = clock::now();
             for message in messages.drain(..) {
@@ -257,9 +266,17 @@ impl Driver {
         self.last_store
     }
 
-    fn take_answer(&mut self, answered: Option<(Sent, Vec<Answer>)>) {
-        if let Some((sent, answers)) = answered {
-            self.core.answered(clock::now(), sent, answers);
+    fn take_done(&mut self, done: Done) {
+        match done {
+            Done::Answered(sent, answers) => self.core.answered(clock::now(), sent, answers),
+            Done::Finished(id) => {
+                self.finishing.remove(&id);
+                // A client may use the store again.
+                if !self.core.is_used(id) {
+                    self.close(id);
+                }
+            }
+            Done::Closed => {}
         }
     }
 
@@ -271,7 +288,7 @@ impl Driver {
         self.calls.push(Box::pin(async move {
             let Some(store) = store else {
                 let gone = StoreError::not_done(StoreErrorKind::Internal, "the store is closed");
-                return Some((sent, all_failed(count, &gone)));
+                return Done::Answered(sent, all_failed(count, &gone));
             };
             let answers =
                 AssertUnwindSafe(async move { store.execute(requests, timeout).await }).catch_unwind();
@@ -282,7 +299,7 @@ impl Driver {
                 Ok(_) => failed("the store did not answer every request".to_string()),
                 Err(panic) => failed(describe_panic(&*panic)),
             };
-            Some((sent, answers))
+            Done::Answered(sent, answers)
         }));
     }
 
@@ -304,18 +321,35 @@ impl Driver {
             // This fails if the thread has stopped waiting.
             let _ = thread.send(());
         }
-        for id in effects.unused {
-            // A client that was opened since then uses the store.
-            if self.core.is_used(id) {
-                continue;
-            }
-            self.by_identity.retain(|_, (store, _)| *store != id);
-            if let Some(store) = self.stores.remove(&id) {
+        effects.unused.into_iter().for_each(|id| self.finish(id));
+    }
+
+    /// Closes a store when it has carried out what it still has to do.
+    fn finish(&mut self, id: StoreId) {
+        // A client that was opened since then uses the store.
+        if self.core.is_used(id) || self.finishing.contains(&id) {
+            return;
+        }
+        match self.stores.get(&id).and_then(|store| store.clone().finish()) {
+            None => self.close(id),
+            Some(finished) => {
+                self.finishing.insert(id);
                 self.calls.push(Box::pin(async move {
-                    let _ = AssertUnwindSafe(store.close()).catch_unwind().await;
-                    None
+                    let _ = AssertUnwindSafe(finished).catch_unwind().await;
+                    Done::Finished(id)
                 }));
             }
+        }
+    }
+
+    fn close(&mut self, id: StoreId) {
+        self.core.forget_store(id);
+        self.by_identity.retain(|_, (store, _)| *store != id);
+        if let Some(store) = self.stores.remove(&id) {
+            self.calls.push(Box::pin(async move {
+                let _ = AssertUnwindSafe(store.close()).catch_unwind().await;
+                Done::Closed
+            }));
         }
     }
 

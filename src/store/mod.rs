@@ -136,6 +136,13 @@ pub trait Store {
     /// Sets the listener that gets all notices from now on. Called once, before the first batch.
     fn listen(&self, listener: Listener);
 
+    /// Returns a future that resolves when the store has carried out what it still has to do
+    /// although all batches are answered. Returns `None` if there is nothing to do. The engine
+    /// closes an unused store after that, unless a client uses it again.
+    fn finish(self: Rc<Self>) -> Option<LocalBoxFuture<'static, ()>> {
+        None
+    }
+
     /// Closes what the store holds open (connections, files, threads). Called once, after the last
     /// batch was answered.
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()>;

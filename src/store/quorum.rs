@@ -93,10 +93,6 @@ pub const FEWEST: usize = 3;
 /// The most nodes of a quorum. A set of nodes is kept as the bits of a `u64`.
 pub const MOST: usize = 63;
 
-/// How long an unused quorum waits for its nodes and repeats their pending releases before it
-/// closes. If this is smaller, more leases are left to their ttl. If it is larger, an unused quorum
-/// keeps its connections for longer.
-const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a quorum merges the views of its nodes before other tasks get the thread. A hostile
 /// node can list hundreds of thousands of leases. If this is larger, other stores wait for longer;
 /// if it is smaller, the merge is interrupted more often and takes longer.
@@ -114,7 +110,7 @@ pub struct QuorumStore {
     /// The next instant at which something is due, and the task that sleeps until then.
     alarm: RefCell<Option<(Instant, JoinHandle<()>)>>,
     listener: OnceCell<Listener>,
-    /// Wakes `close` when no node still has to answer or to carry out a release.
+    /// Wakes `finish` when no node still has to answer or to carry out a release.
     idle: Notify,
     /// Held while the quorum merges an answer. Because answers are merged one after another,
     /// merging several of them leaves other stores as much time as merging one.
@@ -277,11 +273,20 @@ impl Store for QuorumStore {
         let _ = self.listener.set(listener);
     }
 
+    /// Waits until each node has carried out the releases that most nodes have carried out, or until
+    /// the coordinator gives up: a node that is away keeps the lock otherwise.
+    fn finish(self: Rc<Self>) -> Option<LocalBoxFuture<'static, ()>> {
+        let is_busy = self.coordinator.borrow().is_busy();
+        let finished = async move {
+            while self.coordinator.borrow().is_busy() {
+                self.idle.notified().await;
+            }
+        };
+        is_busy.then(|| finished.boxed_local())
+    }
+
     fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
         async move {
-            if self.coordinator.borrow().is_busy() {
-                let _ = tokio::time::timeout(LAST_PATIENCE, self.idle.notified()).await;
-            }
             if let Some((_, alarm)) = self.alarm.borrow_mut().take() {
                 alarm.abort();
             }

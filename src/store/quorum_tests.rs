@@ -77,7 +77,7 @@ fn a_node_that_panics_is_one_that_fails_and_nobody_waits_for_it() {
 }
 
 #[test]
-fn a_node_that_is_away_for_a_while_is_told_of_a_release_before_the_quorum_closes() {
+fn a_node_that_is_away_for_a_while_is_told_of_a_release_before_the_quorum_has_finished() {
     // Use real time, because the coordinator's clock does not stop with tokio's.
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     runtime.unwrap().block_on(async {
@@ -86,6 +86,8 @@ fn a_node_that_is_away_for_a_while_is_told_of_a_release_before_the_quorum_closes
         let quorum = QuorumStore::new(nodes.into_iter().map(|node| (Arc::from("n"), node)).collect());
         let release = Request::Release { key: "k".into(), token: Token::random(), used: None };
         quorum.clone().execute(vec![release], Duration::from_secs(1)).await;
+        quorum.clone().finish().expect("a node has not released the lease").await;
+        assert!(quorum.clone().finish().is_none());
         quorum.close().await;
     });
 }

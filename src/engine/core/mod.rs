@@ -221,6 +221,11 @@ impl Core {
         self.stores.is_used(store)
     }
 
+    /// Forgets an unused store, which is about to be closed.
+    pub fn forget_store(&mut self, store: StoreId) {
+        self.stores.forget(store);
+    }
+
     /// Takes the effects that the driver has to carry out.
     pub fn take_effects(&mut self) -> Effects {
         std::mem::take(&mut self.cx.effects)

@@ -73,12 +73,11 @@ impl Stores {
         self.change(store, cx, |known| known.in_flight -= 1);
     }
 
-    /// Changes the state of a store. Forgets the store if nothing uses it any more.
+    /// Changes the state of a store. Reports the store if nothing uses it any more.
     fn change(&mut self, store: StoreId, cx: &mut Context, change: impl FnOnce(&mut KnownStore)) {
         let Some(known) = self.stores.get_mut(&store) else { return };
         change(known);
         if known.is_unused() {
-            self.stores.remove(&store);
             cx.effects.unused.push(store);
         }
     }
@@ -107,9 +106,14 @@ impl Stores {
         batches
     }
 
-    /// Returns whether a client, a request or a clean-up still needs `store`.
+    /// Returns whether a client, a request or a clean-up needs `store`.
     pub fn is_used(&self, store: StoreId) -> bool {
-        self.stores.contains_key(&store)
+        self.stores.get(&store).is_some_and(|known| !known.is_unused())
+    }
+
+    /// Forgets an unused store, which is about to be closed.
+    pub fn forget(&mut self, store: StoreId) {
+        self.stores.remove(&store);
     }
 
     /// Notes whether the store can grant leases. Returns `false` if the store is being closed.
