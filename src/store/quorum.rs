@@ -273,8 +273,8 @@ impl Store for QuorumStore {
         let _ = self.listener.set(listener);
     }
 
-    /// Waits until each node has carried out the releases that most nodes have carried out, or until
-    /// the coordinator gives up: a node that is away keeps the lock otherwise.
+    /// Waits until each node has carried out the releases that most nodes have carried out, or
+    /// until the coordinator gives up. Otherwise, a node that is away would keep these locks.
     fn finish(self: Rc<Self>) -> Option<LocalBoxFuture<'static, ()>> {
         let is_busy = self.coordinator.borrow().is_busy();
         let finished = async move {
