@@ -121,4 +121,24 @@ overStores('worker: overdue', (store) => {
     await worker.stop()
     assert.equal(worker.state, 'idle')
   })
+
+  test('stop() resolves after stopTimeout, also if the worker was started again meanwhile', async (t) => {
+    const [end, begun] = [gate(), []]
+    const { worker, errors } = startWorker(t, store.url, {
+      stopTimeout: 50,
+      async startWork(lease) {
+        begun.push(lease.fence)
+        if (begun.length === 1) await end.passed
+      },
+    })
+    await once(worker, 'acquired')
+    const stopping = worker.stop()
+    worker.start()
+    await within('stop()', stopping)
+    assert.deepEqual([errors.length, worker.state, begun.length], [1, 'cleanup', 1])
+    end.pass()
+    await until('the worker to work again', () => begun.length === 2)
+    await worker.stop()
+    assert.equal(worker.state, 'idle')
+  })
 })

@@ -99,11 +99,15 @@ export class LockWorker extends Emitter<api.LockWorkerEvents> implements api.Loc
     if (this.#isOverdue) this.#giveUp()
   }
 
-  /** Resolves stop(), and lets the process end, although the work is overdue. */
+  /**
+   * Resolves stop() although the work is overdue. Also lets the process end, unless the worker was
+   * started again.
+   */
   #giveUp(): void {
-    if (this.#isWanted) return
-    this.#keepAlive(false)
-    this.#client.close({ drain: 0 })
+    if (!this.#isWanted) {
+      this.#keepAlive(false)
+      this.#client.close({ drain: 0 })
+    }
     this.#resolveStops()
   }
 
