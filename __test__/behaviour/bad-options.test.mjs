@@ -116,6 +116,7 @@ const CLIENTS = [
   ['releaseOnSignal: a string', TYPE, { store: 'memory:x', releaseOnSignal: 'SIGTERM' }],
   ['releaseOnSignal: no such signal', VALUE, { store: 'memory:x', releaseOnSignal: ['SIGNONE'] }],
   ['releaseOnSignal: SIGKILL', VALUE, { store: 'memory:x', releaseOnSignal: ['SIGKILL'] }],
+  ['releaseOnSignal: SIGWINCH', VALUE, { store: 'memory:x', releaseOnSignal: ['SIGTERM', 'SIGWINCH'] }],
 ]
 
 const worker = { store: 'memory:x', key: 'k', startWork: noop }

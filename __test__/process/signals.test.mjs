@@ -2,9 +2,12 @@
 // containers.
 
 import assert from 'node:assert/strict'
+import { constants } from 'node:os'
 import { describe, test } from 'node:test'
+import { createLockClient } from 'leasehold'
 import { startChild } from '../support/child.mjs'
 import { within } from '../support/clock.mjs'
+import { atEnd } from '../support/endings.mjs'
 import { asFirstProcess, noPidNamespaces } from '../support/namespaces.mjs'
 
 describe('releaseOnSignal', { timeout: 60_000 }, () => {
@@ -57,6 +60,29 @@ describe('releaseOnSignal', { timeout: 60_000 }, () => {
     const signals = [['SIGTERM', 'SIGINT'], ['SIGTERM']]
     const options = { clients: 2, signals, lasts: [100, 400], second: 'SIGINT' }
     assert.deepEqual(await ended(t, options), { code: null, signal: 'SIGTERM', over: [0, 1] })
+  })
+
+  test('a signal that ends no process by default is refused', async (t) => {
+    const open = (name) => createLockClient({ store: 'memory:refused', releaseOnSignal: [name] })
+    for (const name of ['SIGCHLD', 'SIGCONT', 'SIGTSTP', 'SIGTTIN', 'SIGTTOU', 'SIGURG', 'SIGWINCH']) {
+      // Windows lacks most of these signals.
+      if (!Object.hasOwn(constants.signals, name)) continue
+      assert.throws(
+        () => open(name),
+        (error) => {
+          assert.equal(error.code, 'ERR_INVALID_ARG_VALUE')
+          assert.match(
+            error.message,
+            new RegExp(`releaseOnSignal": ${name} ends no process .* SIGTERM, SIGINT or SIGHUP$`),
+          )
+          return true
+        },
+      )
+    }
+    for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP']) {
+      const locks = open(name)
+      atEnd(t, () => locks.close())
+    }
   })
 
   test('many signals cause no warning of too many listeners', async (t) => {

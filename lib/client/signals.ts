@@ -5,7 +5,18 @@ import { badType, badValue, copyOf } from '../util/arguments'
 import { now } from '../util/clock'
 import { singleton } from '../util/singleton'
 
-/** Returns a copy of `given`. Throws unless it lists signals that a process can listen to. */
+/**
+ * The signals that end no process: by default, the system ignores them, or they stop or continue a
+ * process. After one of them, the process would run on with its clients closed. On Linux, SIGIO
+ * ends a process.
+ */
+const NOT_ENDING = new Set(['SIGCHLD', 'SIGCONT', 'SIGINFO', 'SIGTSTP', 'SIGTTIN', 'SIGTTOU', 'SIGURG', 'SIGWINCH'])
+if (process.platform !== 'linux') NOT_ENDING.add('SIGIO')
+
+/**
+ * Returns a copy of `given`. Throws unless it lists signals that a process can listen to and that
+ * end a process by default.
+ */
 export function parseSignalNames(given: unknown): NodeJS.Signals[] {
   if (!Array.isArray(given)) throw badType('releaseOnSignal', "an array of signal names, such as ['SIGTERM']", given)
   const names = copyOf(given)
@@ -15,6 +26,10 @@ export function parseSignalNames(given: unknown): NodeJS.Signals[] {
       throw badValue('"releaseOnSignal" has a name that is not a signal on this system; give names such as SIGTERM')
     if (name === 'SIGKILL' || name === 'SIGSTOP')
       throw badValue(`"releaseOnSignal": no process can listen to ${name}; leave it out`)
+    if (NOT_ENDING.has(name))
+      throw badValue(
+        `"releaseOnSignal": ${name} ends no process by default; give signals such as SIGTERM, SIGINT or SIGHUP`,
+      )
   }
   return names as NodeJS.Signals[]
 }
