@@ -8,7 +8,8 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { until, within } from '../support/clock.mjs'
+import { createLockClient } from 'leasehold'
+import { sleep, until, within } from '../support/clock.mjs'
 import { atEnd } from '../support/endings.mjs'
 import { npmEnv } from '../support/programs.mjs'
 import { startRedis, temporaryFolder } from '../support/servers.mjs'
@@ -16,10 +17,14 @@ import { startRedis, temporaryFolder } from '../support/servers.mjs'
 const EXAMPLE = fileURLToPath(new URL('../../examples/nightly', import.meta.url))
 const CUSTOMERS = 3
 
-/** Starts a program of the example. Returns { log(), kill(signal), ended }. */
+/**
+ * Starts a program of the example, in a process group of its own. Returns { log(), kill(signal),
+ * ctrlC(), ended }.
+ */
 function start(t, args, env) {
   const child = spawn(process.execPath, args, {
     cwd: EXAMPLE,
+    detached: true,
     env: { ...process.env, NODE_TEST_CONTEXT: undefined, MAIL_MS: '20', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
@@ -34,7 +39,13 @@ function start(t, args, env) {
     child.kill('SIGTERM')
     await within('its end', ended)
   })
-  return { log: () => log, kill: (signal) => child.kill(signal), ended }
+  // A terminal sends Ctrl-C to all processes of a group.
+  return {
+    log: () => log,
+    kill: (signal) => child.kill(signal),
+    ctrlC: () => process.kill(-child.pid, 'SIGINT'),
+    ended,
+  }
 }
 
 const mailsIn = (folder) => {
@@ -84,6 +95,41 @@ describe('examples/nightly', { timeout: 120_000 }, () => {
     assertOnce(mailsIn(folder))
     // A missed tick with a message means that the store failed. Without one, the server was late.
     assert.doesNotMatch(cluster.log(), /failed|missed \S+ \S|no second/)
+  })
+
+  describe('Ctrl-C', { skip: process.platform === 'win32' && 'Windows has no process groups' }, () => {
+    /** Starts the cluster, and awaits the first mail of a run. */
+    async function sending(t, mailMs) {
+      const folder = temporaryFolder(t)
+      const store = `sqlite:${join(folder, 'locks.db')}`
+      const env = { LEASEHOLD_URL: store, DATA_DIR: folder, MAIL_MS: String(mailMs), CRON: '* * * * * *' }
+      const cluster = start(t, ['cluster.mjs'], env)
+      await until('a mail', () => mailsIn(folder).length > 0)
+      return { cluster, folder, store }
+    }
+
+    test('lets the running server send all mails and release its lock', async (t) => {
+      const { cluster, folder, store } = await sending(t, 300)
+      cluster.ctrlC()
+      // npm passes Ctrl-C on to the cluster, which the terminal has sent it to already.
+      assert.equal(await Promise.race([cluster.ended, sleep(100)]), undefined, 'the mails are still being sent')
+      cluster.kill('SIGINT')
+      assert.equal(await within('its end', cluster.ended), 0, cluster.log())
+      assertOnce(mailsIn(folder))
+      const locks = createLockClient({ store })
+      atEnd(t, () => locks.close())
+      assert.equal(await locks.inspect('nightly-mail'), null)
+    })
+
+    test('a second one ends all servers at once, and the cluster reports it', async (t) => {
+      const { cluster, folder } = await sending(t, 2_000)
+      cluster.ctrlC()
+      // A signal within 0.5 s counts as the same one.
+      assert.equal(await Promise.race([cluster.ended, sleep(700)]), undefined, 'the mails are still being sent')
+      cluster.ctrlC()
+      assert.equal(await within('its end', cluster.ended, 1_000), 1, cluster.log())
+      assert.equal(mailsIn(folder).length, 1)
+    })
   })
 
   test('on Redis, the others continue when a server is killed, and no customer gets two mails', async (t) => {

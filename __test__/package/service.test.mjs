@@ -119,6 +119,8 @@ describe('examples/service', { timeout: 280_000 }, () => {
     )
     anna.signal('SIGTERM')
     await anna.said('shutting down')
+    // npm passes on a signal that its process group has got already.
+    anna.signal('SIGTERM')
     assert.match(await finishReady(), /^HTTP\/1\.1 503 .*^connection: close\r$.*\{"ready":false\}$/ims)
     assert.match(await finishLive(), /^HTTP\/1\.1 200 .*\{"alive":true\}$/s)
     await assert.rejects(fetch(`${anna.url}/health/ready`), ({ cause }) => cause.code === 'ECONNREFUSED')

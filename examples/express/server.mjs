@@ -12,6 +12,7 @@ import { readConfig } from '../shared/config.mjs'
 import { Jobs } from '../shared/jobs.mjs'
 import { openJournal } from '../shared/journal.mjs'
 import { EVENT_STREAM, Live } from '../shared/live.mjs'
+import { shutDownOnSignal } from '../shared/shutdown-signals.mjs'
 import { stateOf } from '../shared/state.mjs'
 import { visible } from '../shared/visible.mjs'
 import { createJobWorker } from '../shared/worker.mjs'
@@ -75,10 +76,7 @@ const sockets = collectSockets(server)
 // Idle connections delay the shutdown for this long.
 server.keepAliveTimeout = 1_000
 
-/**
- * Answers the requests in flight and ends the current job, then releases the locks. A second signal
- * ends the process at once.
- */
+/** Answers the requests in flight and ends the current job, then releases the locks. */
 async function shutDown(signal) {
   console.log(`${signal}: shutting down`, { workerId })
   live.close()
@@ -87,4 +85,4 @@ async function shutDown(signal) {
   await locks.close()
   await jobs.close()
 }
-for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, shutDown)
+shutDownOnSignal(shutDown)

@@ -14,11 +14,12 @@ const children = SERVERS.map((name) =>
 for (const child of children) {
   child.on('error', (error) => console.error(error.message))
   child.on('exit', (code) => {
-    if (code) process.exitCode = 1
+    // The code of a server that was ended by a signal is null.
+    if (code !== 0) process.exitCode = 1
   })
 }
-// The terminal sends Ctrl-C to the servers, too; passing it on does no harm. This process ends with
-// the last server.
+// The terminal sends Ctrl-C to the servers, too. They ignore a copy that comes within 0.5 s. This
+// process ends with the last server.
 for (const signal of ['SIGINT', 'SIGTERM']) {
   process.on(signal, () => {
     for (const child of children) child.kill(signal)

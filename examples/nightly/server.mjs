@@ -1,6 +1,7 @@
 // One server of the cluster. All servers have the same schedule, and one of them sends the mail.
 
 import { createLockClient } from 'leasehold'
+import { shutDownOnSignal } from '../shared/shutdown-signals.mjs'
 import { config } from './config.mjs'
 import { Mailer } from './mailer.mjs'
 
@@ -33,9 +34,8 @@ nightly.on('missed', (tick, error) => log('missed', tick.toISOString(), error?.m
 nightly.on('error', (error, tick) => log('failed at the mail of', tick.toISOString(), error.message))
 log('waits for', nightly.next.toISOString())
 
-/** Sends the current mails, then releases the lock. A second signal ends the process at once. */
-async function shutDown() {
+// Send the current mails, then release the lock.
+shutDownOnSignal(async () => {
   await nightly.stop()
   await locks.close()
-}
-for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, shutDown)
+})

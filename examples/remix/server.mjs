@@ -13,6 +13,7 @@ import { readConfig } from '../shared/config.mjs'
 import { Jobs } from '../shared/jobs.mjs'
 import { openJournal } from '../shared/journal.mjs'
 import { Live } from '../shared/live.mjs'
+import { shutDownOnSignal } from '../shared/shutdown-signals.mjs'
 import { stateOf } from '../shared/state.mjs'
 import { visible } from '../shared/visible.mjs'
 import { createJobWorker } from '../shared/worker.mjs'
@@ -67,10 +68,7 @@ server.listen(config.port, () => {
   worker.start()
 })
 
-/**
- * Answers the requests in flight and ends the current job, then releases the locks. A second signal
- * ends the process at once.
- */
+/** Answers the requests in flight and ends the current job, then releases the locks. */
 async function shutDown(signal) {
   console.log(`${signal}: shutting down`, { workerId })
   live.close()
@@ -81,4 +79,4 @@ async function shutDown(signal) {
 }
 // Vite ends the process at once, in the middle of a job.
 if (vite) process.removeAllListeners('SIGTERM')
-for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, shutDown)
+shutDownOnSignal(shutDown)

@@ -8,6 +8,13 @@ import type { Log } from './log.js'
 
 const SIGNALS = ['SIGTERM', 'SIGINT'] as const
 
+/**
+ * How long further signals are ignored, in ms. The terminal sends Ctrl-C to all processes, and npm
+ * passes it on. If this is smaller, such a second copy cuts off requests. If it is larger, a user
+ * who presses Ctrl-C twice has to press it once more.
+ */
+const PASSED_ON_WITHIN = 500
+
 interface Parts {
   readonly log: Log
   readonly health: Health
@@ -20,8 +27,8 @@ interface Parts {
 }
 
 /**
- * Shuts down on the first SIGTERM or SIGINT. A second signal ends the process at once. Call it
- * directly before or after `server.listen()`.
+ * Shuts down on the first SIGTERM or SIGINT. A signal more than 0.5 s later ends the process at
+ * once. Call it directly before or after `server.listen()`.
  *
  * The limit, 10 s, has to be longer than `keepAliveTimeout` plus twice the longest request. Here
  * these are 2 s (newer versions of Node add 1 s to the timeout) and twice 3.5 s (1 s of waiting for
@@ -33,7 +40,6 @@ export function shutDownOnSignal({ log, health, server, worker, nightly, locks, 
   server.on('connection', (socket) => sockets.add(socket.once('close', () => sockets.delete(socket))))
 
   async function shutDown(signal: NodeJS.Signals): Promise<void> {
-    for (const each of SIGNALS) process.removeListener(each, begin)
     health.end()
     log.info('shutting down', { signal })
     // Each open connection closes after its next request.
@@ -53,7 +59,13 @@ export function shutDownOnSignal({ log, health, server, worker, nightly, locks, 
     log.info('stopped')
   }
 
+  let hasBegun = false
   function begin(signal: NodeJS.Signals): void {
+    if (hasBegun) return
+    hasBegun = true
+    setTimeout(() => {
+      for (const each of SIGNALS) process.off(each, begin)
+    }, PASSED_ON_WITHIN).unref()
     shutDown(signal).catch((error: unknown) => {
       log.error('shutdown failed', { error })
       process.exitCode = 1
