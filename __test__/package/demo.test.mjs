@@ -3,10 +3,11 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readdirSync } from 'node:fs'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { now, within } from '../support/clock.mjs'
-import { startRedis } from '../support/servers.mjs'
+import { now, sleep, until, within } from '../support/clock.mjs'
+import { startRedis, temporaryFolder } from '../support/servers.mjs'
 
 const DEMO = fileURLToPath(new URL('../../examples/demo/demo.mjs', import.meta.url))
 
@@ -64,6 +65,28 @@ describe('npm run demo', { timeout: 120_000 }, () => {
     // The processes share its standard error, which closes with the last of them.
     const [code] = await within('the end', once(demo, 'close'), 20_000).finally(() => demo.stderr.destroy())
     assert.deepEqual([code, errors], [0, ''])
+  })
+
+  test('Ctrl-C that a parent passes on ends the demo at once, and its folder is removed', {
+    skip: process.platform === 'win32' && 'Windows has no process groups',
+  }, async (t) => {
+    const TMPDIR = temporaryFolder(t)
+    const env = { ...process.env, NODE_TEST_CONTEXT: undefined, TMPDIR }
+    const demo = spawn(process.execPath, [DEMO], { env, stdio: ['ignore', 'pipe', 'ignore'], detached: true })
+    const ended = once(demo, 'close')
+    let output = ''
+    demo.stdout.setEncoding('utf8').on('data', (text) => {
+      output += text
+    })
+    await until('a holder', () => output.includes('has the lock'))
+    // A terminal sends Ctrl-C to all processes of the group.
+    process.kill(-demo.pid, 'SIGINT')
+    await sleep(3) // With process.once(), the demo would have no listener any more.
+    demo.kill('SIGINT')
+    const [code, signal] = await within('the end', ended, 5_000)
+    // The copy may arrive after the folder was removed.
+    assert.ok(code === 130 || signal === 'SIGINT', `${code ?? signal}`)
+    assert.deepEqual(readdirSync(TMPDIR), [])
   })
 
   for (const [what, words, message] of [

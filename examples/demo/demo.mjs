@@ -78,15 +78,18 @@ async function main() {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-demo-'))
   const racers = []
   const timeline = new Timeline(json ? process.stderr : process.stdout, NAMES)
-  const end = (code) => {
+  const fail = () => {
     for (const racer of racers) racer.kill()
-    process.exitCode = code
+    process.exitCode = 1
   }
-  process.once('SIGINT', () => end(130)).once('SIGTERM', () => end(143))
   process.once('exit', () => {
     for (const racer of racers) racer.kill()
-    rmSync(folder, { recursive: true, force: true })
+    // A process that is being killed may still write.
+    rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
   })
+  // npm and `leasehold demo` pass on the Ctrl-C that the terminal sends here, too. With
+  // process.once(), such a copy could end this process before the folder is removed.
+  process.on('SIGINT', () => process.exit(130)).on('SIGTERM', () => process.exit(143))
   // The reader may stop reading, as head(1) does.
   for (const stream of [process.stdout, process.stderr]) {
     stream.on('error', ({ code }) => process.exit(code === 'EPIPE' ? 0 : 1))
@@ -123,13 +126,12 @@ async function main() {
     if (json) console.log(JSON.stringify({ ok: faults.length === 0, jobs: JOBS, faults, handOvers: handOvers ?? null }))
     timeline.say()
     for (const fault of faults) timeline.bad(fault)
-    if (faults.length) return end(1)
+    if (faults.length) return fail()
     const holders = new Set(entries.map(({ by }) => by)).size
     timeline.good(`${JOBS} jobs by ${holders} processes: no job was lost, doubled or out of order.`)
   } catch (error) {
-    if (process.exitCode) return
     timeline.bad(error.message)
-    end(1)
+    fail()
   } finally {
     overtime.abort()
   }
