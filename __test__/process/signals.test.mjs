@@ -62,6 +62,15 @@ describe('releaseOnSignal', { timeout: 60_000 }, () => {
     assert.deepEqual(await ended(t, options), { code: null, signal: 'SIGTERM', over: [0, 1] })
   })
 
+  for (const [listens, how] of [
+    ['on', { code: 7, signal: null }],
+    ['once', { code: null, signal: 'SIGTERM' }],
+  ]) {
+    test(`a copy of the signal goes to another listener, or counts as raised by it: ${listens}()`, async (t) => {
+      assert.deepEqual(await ended(t, { listens, second: 'SIGTERM' }), { ...how, over: [0] })
+    })
+  }
+
   test('a signal that ends no process by default is refused', async (t) => {
     const open = (name) => createLockClient({ store: 'memory:refused', releaseOnSignal: [name] })
     for (const name of ['SIGCHLD', 'SIGCONT', 'SIGTSTP', 'SIGTTIN', 'SIGTTOU', 'SIGURG', 'SIGWINCH']) {
