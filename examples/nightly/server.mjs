@@ -32,10 +32,10 @@ nightly.on('run', (tick) => log('sends the mail of', tick.toISOString()))
 nightly.on('skipped', (tick) => log('skipped', tick.toISOString(), 'since the mail before was still being sent'))
 nightly.on('missed', (tick, error) => log('missed', tick.toISOString(), error?.message ?? ''))
 nightly.on('error', (error, tick) => log('failed at the mail of', tick.toISOString(), error.message))
-log('waits for', nightly.next.toISOString())
 
 // Send the current mails, then release the lock.
 shutDownOnSignal(async () => {
   await nightly.stop()
   await locks.close()
 })
+log('waits for', nightly.next.toISOString())
