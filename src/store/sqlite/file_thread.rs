@@ -159,7 +159,10 @@ impl FileThread {
                             self.change_watcher.note(request, answer, at);
                             self.usage.note(request, answer, at);
                         }
-                        let _ = job.answers.send(answers);
+                        let ended = Usage::ended_by(&job.batch, &answers);
+                        if job.answers.send(answers).is_ok() {
+                            self.usage.end(&ended);
+                        }
                     }
                     let notices = self.change_watcher.tell(&handed, at);
                     self.send(notices);

@@ -59,6 +59,35 @@ fn unused_files_are_closed_and_opened_again_for_the_next_request() {
 
 #[cfg(unix)]
 #[test]
+fn a_holder_that_has_not_heard_of_its_detachment_hears_that_the_files_are_gone() {
+    let detachment = |is_heard: bool| {
+        let (mut file_thread, folder) = file_thread();
+        let (sender, mut notices) = tokio::sync::mpsc::unbounded_channel();
+        file_thread.notices = sender;
+        let (token, ttl) = (Token::random(), Ttl::from_millis(300).unwrap());
+        let ask = AcquireRequest::new("k".into(), token, ttl, "h".into());
+        let (asked, _, mut heard) = job(Request::Acquire(ask));
+        file_thread.work(vec![asked]);
+        let Ok(Reply::Acquired { fence, .. }) = heard.try_recv().unwrap()[0] else { panic!("not granted") };
+        let detach = Request::Detach { key: "k".into(), token, ttl, fence, own_ttl: ttl };
+        let (asked, _, answers) = job(detach);
+        // The engine has stopped waiting if it has no receiver any more.
+        let answers = is_heard.then_some(answers);
+        file_thread.work(vec![asked]);
+        drop(answers);
+        std::fs::remove_file(folder.join("locks.db")).unwrap();
+        file_thread.check();
+        let is_told = matches!(notices.try_recv(), Ok(Notice::Lost(_)));
+        file_thread.end();
+        std::fs::remove_dir_all(folder).unwrap();
+        is_told
+    };
+    assert!(!detachment(true), "the holder has no lease any more");
+    assert!(detachment(false), "the holder still has the lease");
+}
+
+#[cfg(unix)]
+#[test]
 fn an_owner_file_removed_after_an_error_costs_no_lease() {
     let (mut file_thread, folder) = file_thread();
     let (sender, mut notices) = tokio::sync::mpsc::unbounded_channel();

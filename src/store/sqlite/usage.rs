@@ -42,13 +42,27 @@ impl Usage {
                 self.leases.remove(token);
                 self.lives(*adopter, now + ttl.as_duration());
             }
+            _ => {}
+        }
+    }
+
+    /// Returns the leases that `batch` has ended, by its `answers`. They count until the engine has
+    /// the answers: its holder may still have a lease that the store has detached.
+    pub fn ended_by(batch: &[Request], answers: &[Answer]) -> Vec<Token> {
+        let ended = batch.iter().zip(answers).filter_map(|asked| match asked {
             (Request::Detach { token, .. }, Ok(Reply::Renewed { .. } | Reply::NotHeld(_)))
             | (Request::Move { token, .. }, Ok(Reply::Adopted(_)))
             | (Request::Release { token, .. } | Request::GiveBack { token, .. }, Ok(_))
-            | (Request::Renew { token, .. }, Ok(Reply::NotHeld(_))) => {
-                self.leases.remove(token);
-            }
-            _ => {}
+            | (Request::Renew { token, .. }, Ok(Reply::NotHeld(_))) => Some(*token),
+            _ => None,
+        });
+        ended.collect()
+    }
+
+    /// Notes that leases have ended, and that the engine knows.
+    pub fn end(&mut self, ended: &[Token]) {
+        for token in ended {
+            self.leases.remove(token);
         }
     }
 
@@ -103,12 +117,12 @@ mod tests {
         usage.note(&acquire(other), &acquired, at(5_000));
         assert_eq!(usage.last_end(), Some(at(15_000)));
         let release = Request::Release { key: "k".into(), token: other, used: None };
-        usage.note(&release, &Ok(Reply::Released), at(6_000));
+        usage.end(&Usage::ended_by(&[release], &[Ok(Reply::Released)]));
         assert!(!usage.may_rest(at(9_999)), "one lease lives");
         let renew = Request::Renew { key: "k".into(), token: one, ttl, fences: 0 };
         usage.note(&renew, &Ok(Reply::Renewed { block: None }), at(9_999));
         assert!(!usage.may_rest(at(12_000)), "the lease was renewed");
-        usage.note(&renew, &Ok(Reply::NotHeld(Absence::Missing)), at(12_500));
+        usage.end(&Usage::ended_by(&[renew], &[Ok(Reply::NotHeld(Absence::Missing))]));
         assert!(usage.may_rest(at(12_500)));
         usage.touch(at(13_000));
         assert!(!usage.may_rest(at(14_999)));
