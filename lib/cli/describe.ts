@@ -3,7 +3,7 @@
 import type * as api from '../../index'
 import { isOnceKey } from '../lock/once-key'
 import { formatDuration } from '../util/format-duration'
-import { plain, quoted, table } from './terminal'
+import { quoted, shownName, table } from './terminal'
 
 /**
  * Returns whether the lock is the memory of an id of `locks.once()` or of a tick of a schedule. No
@@ -18,7 +18,7 @@ export function isRemembered(key: string, { leases }: api.LockInfo): boolean {
  * others. Returns `-` if the store names no lease.
  */
 export function holdersOf({ leases }: api.LockInfo): string {
-  const names = leases.map(({ holder }) => (holder === null ? '(another library)' : plain(holder)))
+  const names = leases.map(({ holder }) => (holder === null ? '(another library)' : shownName(holder)))
   return names.length > 2 ? `${names[0]} and ${names.length - 1} more` : names.join(', ') || '-'
 }
 
@@ -35,10 +35,10 @@ export function remainingOf({ leases }: api.LockInfo): string {
 
 export const fenceOf = ({ fence }: api.LeaseInfo): string => (fence === null ? '-' : String(fence))
 
-/** Returns a table of locks. */
-export function tableOf(locks: readonly api.ListedLock[]): string {
+/** Returns a table of locks, with the keys as `showKey` returns them. */
+export function tableOf(locks: readonly api.ListedLock[], showKey: (key: string) => string): string {
   const rows = locks.map((lock) => [
-    plain(lock.key),
+    showKey(lock.key),
     isRemembered(lock.key, lock) ? 'once' : lock.shared ? 'shared' : 'alone',
     holdersOf(lock),
     fenceOf(lock),
@@ -70,7 +70,7 @@ function memoryOf(key: string, info: api.LockInfo): string {
   const lines = [`${quoted(key)} is remembered as done, or its work still runs`]
   for (const lease of info.leases) {
     const ends = lease.remaining === null ? 'for ever' : `for ${formatDuration(lease.remaining)} more`
-    lines.push(`  by ${plain(lease.holder ?? '')}, fence ${fenceOf(lease)}, ${ends}${serversOf(lease)}`)
+    lines.push(`  by ${shownName(lease.holder ?? '')}, fence ${fenceOf(lease)}, ${ends}${serversOf(lease)}`)
   }
   return lines.join('\n')
 }
@@ -80,13 +80,13 @@ export function detailsOf(key: string, info: api.LockInfo): string {
   if (isRemembered(key, info)) return memoryOf(key, info)
   const lines = [`${quoted(key)} is held${info.shared ? ', and shared' : ''}`]
   for (const lease of info.leases) {
-    const holder = lease.holder === null ? '(another library)' : plain(lease.holder)
+    const holder = lease.holder === null ? '(another library)' : shownName(lease.holder)
     const ends = lease.remaining === null ? 'never ends' : `ends in ${formatDuration(lease.remaining)} unless renewed`
     lines.push(`  by ${holder}, fence ${fenceOf(lease)}, ${ends}${serversOf(lease)}`)
   }
   lines.push(info.waiters.length === 0 ? 'nobody waits for it' : 'waiting, in this order')
   for (const { holder, shared, age } of info.waiters) {
-    lines.push(`  ${plain(holder)}${shared ? ', shared' : ''}, for ${formatDuration(age)}`)
+    lines.push(`  ${shownName(holder)}${shared ? ', shared' : ''}, for ${formatDuration(age)}`)
   }
   return lines.join('\n')
 }

@@ -6,7 +6,7 @@ import { tableOf, tellable } from './describe'
 import { Exit } from './exits'
 import { refuseServer } from './shown-word'
 import { STORE_OPTIONS, withClient } from './store'
-import { paint, say, sayJson, warn } from './terminal'
+import { paint, plain, say, sayJson, warn } from './terminal'
 
 /**
  * The default --store-timeout of `ls` and `watch`, in ms. If this is smaller, they list fewer locks
@@ -47,7 +47,8 @@ user with an ACL needs +scan. If there are more locks than --limit, or too many 
         sayJson({ ...list, locks: list.locks.map(tellable) })
         return Exit.Ok
       }
-      say(list.locks.length === 0 ? paint('dim', 'no lock is held') : tableOf(list.locks))
+      // Show whole keys: other commands need them.
+      say(list.locks.length === 0 ? paint('dim', 'no lock is held') : tableOf(list.locks, plain))
       if (!list.complete) warn('these are not all locks: raise --limit or --store-timeout, or narrow the pattern')
       return Exit.Ok
     })

@@ -9,7 +9,7 @@ import { absenceOf, detailsOf, isRemembered } from './describe'
 import { CliError, Exit, UsageError } from './exits'
 import { keyOf } from './shown-word'
 import { STORE_OPTIONS, withClient } from './store'
-import { paint, plain, quoted, say, sayJson } from './terminal'
+import { paint, quoted, say, sayJson, shownName } from './terminal'
 
 export const release: Command = {
   name: 'release',
@@ -36,7 +36,7 @@ Ctrl-C and Ctrl-D mean, too.`,
     const json = flag(given, 'json')
     if (!flag(given, 'force')) {
       throw new UsageError(
-        `did not release ${quoted(key)}: if it is held, its holder does that; if the holder hangs: leasehold release ${plain(key)} --force`,
+        `did not release ${quoted(key)}: if it is held, its holder does that; if the holder hangs: leasehold release ${shownName(key)} --force`,
       )
     }
     const isAsked = !flag(given, 'yes')

@@ -17,7 +17,7 @@ import { parseDuration } from './parse-duration'
 import { keyOf } from './shown-word'
 import { Signals, STOPPING } from './signals'
 import { clientOptions, openClient, STORE_OPTIONS } from './store'
-import { jsonLine, messageLine, plain, quoted } from './terminal'
+import { jsonLine, messageLine, quoted, shownName } from './terminal'
 
 /** Thrown when a signal ends the wait for the lock. Then only this process has to end. */
 class EndedWhileWaiting extends Error {
@@ -149,7 +149,7 @@ command can't be run. 127: there is no such command.`,
 function settingsOf(given: Given): Settings {
   const key = keyOf(given.words[0], given)
   if (given.rest === undefined) {
-    throw new UsageError(`what is to be run? leasehold run ${plain(key)} -- COMMAND`)
+    throw new UsageError(`what is to be run? leasehold run ${shownName(key)} -- COMMAND`)
   }
   if (given.rest.length === 0) throw new UsageError('there is no command behind --')
   const duration = (name: string, least = 0) => {

@@ -3,6 +3,7 @@
 
 import type { WriteStream } from 'node:tty'
 import { printable, printableJson } from '../util/printable'
+import { keyWithoutSecrets } from '../util/without-logins'
 
 type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow'
 
@@ -28,12 +29,18 @@ const MOST_SHOWN = 1_024
 /** Escapes control characters: otherwise, a key could clear the screen. */
 export const plain = (text: string): string => printable(text, MOST_SHOWN)
 
+/** Shows a key or a name without the login of a URL and the secrets in its query, as errors do. */
+export const shownName = (name: string): string => plain(keyWithoutSecrets(name))
+
 /**
- * Quotes a key or a name for a sentence, as errors do, but shows up to {@link MOST_SHOWN}
- * characters.
+ * Quotes a key for a sentence. Hides what {@link shownName} hides, and shows up to
+ * {@link MOST_SHOWN} characters.
  */
-export const quoted = (text: string): string =>
-  printableJson(text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}…` : text)
+export function quoted(key: string): string {
+  // Look for secrets first: a cut could remove the `@` that shows where a password is.
+  const shown = keyWithoutSecrets(key)
+  return printableJson(shown.length > MOST_SHOWN ? `${shown.slice(0, MOST_SHOWN)}…` : shown)
+}
 
 /** Returns a table. `right` lists the columns of numbers. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[], right: readonly number[]): string {

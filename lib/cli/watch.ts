@@ -11,7 +11,7 @@ import { LIST_TIMEOUT } from './ls'
 import { parseDuration } from './parse-duration'
 import { refuseServer } from './shown-word'
 import { STORE_OPTIONS, withClient } from './store'
-import { cut, paint, quoted, say, sayJson, warn } from './terminal'
+import { cut, paint, quoted, say, sayJson, shownName, warn } from './terminal'
 
 const CLEAR = '\u001b[H\u001b[J'
 
@@ -67,7 +67,7 @@ only between two looks. See leasehold ls --help for PATTERN.`,
 function draw({ locks, complete }: api.LockList): void {
   const head = `${new Date().toLocaleTimeString()}  ${locks.length} held${complete ? '' : ', and more'}`
   const room = (process.stdout.rows || 24) - 3
-  const lines = (locks.length === 0 ? '' : tableOf(locks)).split('\n')
+  const lines = (locks.length === 0 ? '' : tableOf(locks, shownName)).split('\n')
   const shown = lines.slice(0, room).map((line) => cut(line, process.stdout))
   if (lines.length > room) shown.push(paint('dim', `… ${lines.length - room} more`))
   process.stdout.write(`${CLEAR}${paint('dim', head)}\n\n${shown.join('\n')}\n`)
