@@ -111,6 +111,10 @@ export interface AcquireMessage extends ClientMessage, Ending<AcquireOutcome> {
   readonly key: string
   /** Which locks; more than one only if the call asked for several. */
   readonly keys: readonly string[]
+  /**
+   * The kind of the lock. When a call of `adopt` begins, this is what its ticket says, and when the
+   * call has got the lease, this is the mode of the lease.
+   */
   readonly mode: LockMode
   /** The ttl that the call asks for, in ms. */
   readonly ttl: Milliseconds

@@ -1,6 +1,7 @@
 // Edited tickets, on every store: only the store decides on the fence, the mode and the ttl.
 
 import assert from 'node:assert/strict'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { test } from 'node:test'
 import { createLockClient } from 'leasehold'
 import { atEnd } from '../support/endings.mjs'
@@ -11,10 +12,28 @@ import { overStores } from '../support/stores.mjs'
 const FAR = 7_258_118_400_000_000
 const READERS = 4_294_967_295
 
+/** Returns the fields of a ticket. */
+const fieldsOf = (ticket) => JSON.parse(Buffer.from(ticket, 'base64url').toString())
+
 /** Returns the ticket with some of its fields replaced. */
 function forge(ticket, fields) {
-  const known = JSON.parse(Buffer.from(ticket, 'base64url').toString())
-  return Buffer.from(JSON.stringify({ ...known, ...fields })).toString('base64url')
+  return Buffer.from(JSON.stringify({ ...fieldsOf(ticket), ...fields })).toString('base64url')
+}
+
+/** Returns the modes in the messages about the lease of `key`, and about its call, during `act`. */
+async function modesOf(key, act) {
+  const modes = []
+  const hear = (message) => {
+    if (message.key === key) modes.push(message.mode)
+  }
+  const channels = ['leasehold:granted', 'tracing:leasehold:acquire:asyncEnd']
+  for (const channel of channels) subscribe(channel, hear)
+  try {
+    await act()
+  } finally {
+    for (const channel of channels) unsubscribe(channel, hear)
+  }
+  return modes
 }
 
 /** Checks that forged tickets change nothing. `open(t)` returns a fresh client. */
@@ -71,6 +90,26 @@ async function check(t, open, key) {
     assert.equal((await c.inspect(name)).shared, true)
     const other = await c.readWriteLock(name).read.tryAcquire()
     assert.ok(other, 'another reader gets the lock')
+  })
+  await t.test('messages and the next ticket have the mode of the lease, and not that of the ticket', async () => {
+    const exclusive = (name) => a.acquire(name, { ttl: 20_000 })
+    const reader = (name) => a.readWriteLock(name).read.acquire({ ttl: 20_000 })
+    for (const [acquire, said, most, mode] of [
+      [exclusive, 7, 0, 'exclusive'],
+      [exclusive, READERS, 0, 'exclusive'],
+      [reader, 0, READERS, 'read'],
+    ]) {
+      const lease = await acquire(key())
+      const ticket = forge(await lease.detach(), { most: said })
+      let adopted
+      const modes = await modesOf(lease.key, async () => {
+        adopted = await b.adopt(ticket)
+      })
+      assert.deepEqual(modes, [mode, mode])
+      const next = await adopted.detach()
+      assert.equal(fieldsOf(next).most, most)
+      await (await b.adopt(next)).release()
+    }
   })
 }
 

@@ -9,14 +9,17 @@ import * as channels from './channels'
 /** Identifies a client in its messages. */
 export type ClientIdentity = api.ClientMessage
 
-// A symbol, because the users of a lease must not see the method.
+// Symbols, because the users of a lease must not see the members.
 export const attachTrace: unique symbol = Symbol('leasehold.attachTrace')
+export const tracedMost: unique symbol = Symbol('leasehold.tracedMost')
 
 /** A lease that can be traced. */
 interface TracedLease {
   readonly key: string
   readonly ttl: number
   readonly fence: number
+  /** See {@link Most}. After an adoption, it may differ from that of the request. */
+  readonly [tracedMost]: number
   [attachTrace](trace: LeaseTrace): void
 }
 
@@ -71,7 +74,7 @@ class AcquireMessage implements api.AcquireMessage {
   readonly method: api.AcquireMessage['method']
   readonly key: string
   readonly keys: readonly string[]
-  readonly mode: api.LockMode
+  mode: api.LockMode
   readonly ttl: number
   readonly wait: number
   tries = 1
@@ -122,8 +125,8 @@ export class LeaseTrace {
   readonly #message: api.LeaseMessage
   readonly #since = now()
 
-  constructor(identity: ClientIdentity, mode: api.LockMode, { key, ttl, fence }: TracedLease) {
-    this.#message = new LeaseMessage(identity, mode, key, ttl, fence)
+  constructor(identity: ClientIdentity, { key, ttl, fence, [tracedMost]: most }: TracedLease) {
+    this.#message = new LeaseMessage(identity, modeOf(most), key, ttl, fence)
   }
 
   get message(): api.LeaseMessage {
@@ -206,10 +209,12 @@ export function traced<T extends CallResult, R extends TracedRequest>(
     if (answer === null) return
     const leases = leasesOf(answer)
     message.fence = leases[0]?.fence as number
+    // The ticket of an adoption may say another mode than the store.
+    message.mode = modeOf(leases[0]?.[tracedMost] as number)
     const told: api.LeaseMessage[] = []
     message.leases = told
     for (const lease of leases) {
-      const trace = new LeaseTrace(identity, mode, lease)
+      const trace = new LeaseTrace(identity, lease)
       told.push(trace.message)
       channels.granted.publish(trace.message)
       lease[attachTrace](trace)

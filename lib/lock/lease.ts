@@ -12,7 +12,7 @@ import {
   releasedError,
   unavailableError,
 } from '../diagnostics/errors'
-import { attachTrace, type LeaseTrace } from '../diagnostics/tracing'
+import { attachTrace, type LeaseTrace, tracedMost } from '../diagnostics/tracing'
 import { FIRST_LOSS, OWN_TTL, Phase, RecordKind } from '../native/protocol'
 import { bridge } from '../native/records'
 import { deliverRecord, noteRecord, type SlotOwner, slots } from '../native/slots'
@@ -27,13 +27,13 @@ import type { LockRequest } from './lock-request'
 import { LossSignal } from './loss-signal'
 import { Renewals } from './renewals'
 import { Settlement } from './settlement'
-import { type Ticket, writeTicket } from './ticket'
+import { adoptedMost, type Ticket, writeTicket } from './ticket'
 import { ticketTurn } from './ticket-turn'
 
 export class Lease implements api.Lease, SlotOwner, Abortable {
   readonly #owner: LeaseOwner
   readonly #key: string
-  readonly #request: LockRequest
+  #request: LockRequest
   readonly #observer: LeaseObserver | undefined
   #slot = 0
   #phase: number = Phase.Pending
@@ -232,16 +232,9 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     // have the slot.
     const isOurs = this.#facts === undefined && slots[this.#slot] === this
     const facts = isOurs ? bridge.loss(this.#slot) : (this.#facts ?? null)
+    const { key, ttl } = this
     const { maxStall, identity } = this.#owner
-    return make({
-      key: this.#key,
-      phase,
-      facts,
-      ttl: this.#ttl,
-      request: this.#request,
-      store: identity.store,
-      maxStall,
-    })
+    return make({ key, phase, facts, ttl, request: this.#request, store: identity.store, maxStall })
   }
 
   #reportedLoss(make = () => this.#lossError(this.#phase, lostErrorWithoutStack)): api.LockLostError {
@@ -265,6 +258,10 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     callListener(() => this.#owner.lost(this, error))
   }
 
+  get [tracedMost](): number {
+    return this.#request.most
+  }
+
   [attachTrace](trace: LeaseTrace): void {
     this.#trace = trace
     // The lease may have ended since its grant.
@@ -278,8 +275,9 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
       if (this.#phase !== Phase.Pending) return
       this.#phase = Phase.Held
       this.#fence = a
-    } else if (kind === RecordKind.Shortened) {
+    } else if (kind === RecordKind.Adopted) {
       this.#ttl = a
+      this.#request = { ...this.#request, most: adoptedMost(this.#request.most, b === 1) }
     } else if (kind === RecordKind.Lost) {
       this.#phase = a
       this.#facts = b === 0 ? null : bridge.text(b - 1)

@@ -25,8 +25,17 @@ export interface Ticket {
   readonly token: string
   readonly fence: number
   readonly ttl: number
-  /** See {@link Most}. */
+  /** See {@link Most}, and {@link adoptedMost}. */
   readonly most: number
+}
+
+/**
+ * Returns how many clients may hold the lock of an adopted lease; `said` is the number in its
+ * ticket. The store knows whether the lease is shared, but not how many clients may share it.
+ */
+export function adoptedMost(said: number, isShared: boolean): number {
+  if (!isShared) return Most.Exclusive
+  return said === Most.Exclusive ? Most.Readers : said
 }
 
 export function writeTicket({ key, token, fence, ttl, most }: Ticket): string {

@@ -62,8 +62,8 @@ export const Operation = {
   CloseClient: 6,
   /**
    * a: client, b: ttl in ms, c: maxHold in ms or `NO_MAX_HOLD`, d: fence; texts: key, token,
-   * and trace with `Flag.Traced`; new slot -> Acquired, and then the slot is the lease's,
-   * with Shortened before it if need be | Lost | Failed | Closed | Cancelled
+   * and trace with `Flag.Traced`; new slot -> Adopted, then Acquired, and then the slot is
+   * the lease's | Lost | Failed | Closed | Cancelled
    */
   Adopt: 7,
   /**
@@ -159,11 +159,8 @@ export const RecordKind = {
   Diagnosed: 15,
   /** a: 1, b: text with JSON; last */
   Listed: 16,
-  /**
-   * a: the ttl in ms of the lease that is being adopted, if it is shorter than its ticket
-   * says
-   */
-  Shortened: 17,
+  /** a: the ttl in ms of the lease that is being adopted, b: 1 if the lease is shared */
+  Adopted: 17,
   /** a: see `Availability` */
   Availability: 18,
 } as const
@@ -280,7 +277,7 @@ const FOLLOWED =
   (1 << RecordKind.RenewFailed) |
   (1 << RecordKind.AutoRenewed) |
   (1 << RecordKind.Breaker) |
-  (1 << RecordKind.Shortened) |
+  (1 << RecordKind.Adopted) |
   (1 << RecordKind.Availability)
 
 /** Returns true if no record of the slot follows one of this kind. */

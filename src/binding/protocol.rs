@@ -78,8 +78,8 @@ numbers! {
         /// a: client; new slot -> Done
         CloseClient = 6,
         /// a: client, b: ttl in ms, c: maxHold in ms or `NO_MAX_HOLD`, d: fence; texts: key, token,
-        /// and trace with `Flag.Traced`; new slot -> Acquired, and then the slot is the lease's,
-        /// with Shortened before it if need be | Lost | Failed | Closed | Cancelled
+        /// and trace with `Flag.Traced`; new slot -> Adopted, then Acquired, and then the slot is
+        /// the lease's | Lost | Failed | Closed | Cancelled
         Adopt = 7,
         /// a: ttl in ms or `OWN_TTL`, b: 1 if the end of the client leaves the lease at the store
         /// -> Detached | RenewFailed, and the lease stays held | Lost
@@ -164,9 +164,8 @@ numbers! {
         Diagnosed = 15,
         /// a: 1, b: text with JSON; last
         Listed = 16,
-        /// a: the ttl in ms of the lease that is being adopted, if it is shorter than its ticket
-        /// says
-        Shortened = 17,
+        /// a: the ttl in ms of the lease that is being adopted, b: 1 if the lease is shared
+        Adopted = 17,
         /// a: see `Availability`
         Availability = 18,
     }
@@ -297,7 +296,7 @@ impl RecordKind {
         Self::RenewFailed,
         Self::AutoRenewed,
         Self::Breaker,
-        Self::Shortened,
+        Self::Adopted,
         Self::Availability,
     ];
 

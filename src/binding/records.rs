@@ -44,7 +44,7 @@ pub fn encode(
         Outcome::Renewed | Outcome::RenewFailed(_) => return None,
         Outcome::Breaker(health) => (RecordKind::Breaker, text(describe_health(&health).to_string()), 0.0),
         Outcome::Availability(told) => (RecordKind::Availability, availability_number(&told), 0.0),
-        Outcome::Shortened(ttl) => (RecordKind::Shortened, ttl.as_millis().into(), 0.0),
+        Outcome::Adopted { ttl, shared } => (RecordKind::Adopted, ttl.as_millis().into(), flag(shared)),
         Outcome::AutoRenewed => (RecordKind::AutoRenewed, 0.0, 0.0),
         Outcome::Busy => (RecordKind::Busy, 0.0, 0.0),
         Outcome::TimedOut { by_itself } => (RecordKind::TimedOut, flag(by_itself), 0.0),

@@ -324,8 +324,13 @@ pub enum Outcome {
     RenewFailed(StoreError),
     /// The engine renewed the lease by itself. Not the last.
     AutoRenewed,
-    /// The adopted lease has this ttl, which is shorter than the one in its ticket. Not the last.
-    Shortened(Ttl),
+    /// The store has moved a lease to its adopter. Not the last.
+    Adopted {
+        /// The ttl of the lease, which may be shorter than the one in its ticket.
+        ttl: Ttl,
+        /// Whether the lease is shared, as the store knows it.
+        shared: bool,
+    },
     /// The lease lives on without its holder.
     Detached,
     /// Who holds the lock, and the number of its waiters in this process.

@@ -37,7 +37,7 @@ impl Process {
                     });
                 }
                 Outcome::Renewed | Outcome::RenewFailed(_) | Outcome::AutoRenewed => assert!(asked.granted),
-                Outcome::Shortened(_) => assert!(asked.adopted.is_some() && !asked.granted),
+                Outcome::Adopted { .. } => assert!(asked.adopted.is_some() && !asked.granted),
                 last => {
                     asked.ended = true;
                     self.has_lost |= matches!(last, Outcome::Lost(_));

@@ -143,10 +143,8 @@ impl Adoptions {
         let Some(Adoption { mut adopter, fence, .. }) = self.adoptions.remove(&tag.op) else {
             return AdoptionEffect::Nothing;
         };
-        if ttl < tag.ttl {
-            adopter.acquire.ttl = ttl;
-            cx.settle(tag.op, Outcome::Shortened(ttl));
-        }
+        adopter.acquire.ttl = ttl;
+        cx.settle(tag.op, Outcome::Adopted { ttl, shared: adopted_lease.mode.is_shared() });
         AdoptionEffect::Adopted { adopter, fence: adopted_lease.fence(fence) }
     }
 

@@ -60,8 +60,8 @@ fn an_adopter_has_the_ttl_that_the_lease_had_unless_it_asks_for_another() {
         world.give(Command::Adopt(AdoptCommand { acquire: asked, from, fence: Fence(7), with_ttl }));
         world.exchange();
         let settled = world.settled();
-        let shortened = settled.iter().any(|s| matches!(s.outcome, Outcome::Shortened(_)));
-        assert_eq!(shortened, with_ttl, "{settled:?}");
+        let Outcome::Adopted { ttl, shared: false } = settled[0].outcome else { panic!("{settled:?}") };
+        assert_eq!(ttl.as_millis(), if with_ttl { TTL } else { 20 * TTL });
         assert!(matches!(settled.last().unwrap().outcome, Outcome::Acquired(..)), "{settled:?}");
         let left = |world: &mut World| match world.ask(Request::Inspect { key: "lock:k".into() }) {
             Ok(Reply::Inspected(Some(info))) => info.leases[0].remaining.unwrap().as_millis() as u32,
