@@ -298,6 +298,17 @@ impl AdoptionAttempt {
         yes.fold(0, |bits, (node, _)| bits | 1 << node)
     }
 
+    /// Returns the nodes that have confirmed or refused the lease, as bits.
+    pub fn answered(&self) -> u64 {
+        let has_answered = |said: &Confirmed, claim: &Option<Answer>| match said {
+            Confirmed::Yes | Confirmed::No(_) => true,
+            Confirmed::Asked => false,
+            Confirmed::NotAsked => claim.is_some(),
+        };
+        let answered = self.confirmed.iter().zip(&self.claims).map(|(said, claim)| has_answered(said, claim));
+        answered.enumerate().fold(0, |bits, (node, answered)| bits | u64::from(answered) << node)
+    }
+
     /// Creates the attempt that follows after this one backed off, and begins at `at`.
     pub fn next(&self, nodes: &Nodes, at: Instant) -> Self {
         let next = Self::new(self.request.clone(), nodes, self.batch, self.index, self.deadline, at);

@@ -354,6 +354,8 @@ mod detaching_tests;
 mod late_adoption_tests;
 #[path = "coordinator/lost_tests.rs"]
 mod lost_tests;
+#[path = "coordinator/missing_leases_tests.rs"]
+mod missing_leases_tests;
 #[path = "coordinator/newer_leases_tests.rs"]
 mod newer_leases_tests;
 #[path = "coordinator/releasing_tests.rs"]

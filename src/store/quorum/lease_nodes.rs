@@ -51,6 +51,8 @@ pub struct Agreement {
     pub vote_round: u64,
     /// The nodes that agreed, as bits.
     pub nodes: u64,
+    /// The nodes that had answered when the quorum decided, as bits.
+    pub answered: u64,
     /// The nodes that are known to have accepted the lease's new fence, as bits. `None` if the
     /// lease got no new fence.
     pub fenced: Option<u64>,
@@ -63,6 +65,8 @@ pub struct Agreement {
 struct TrackedLease {
     /// The nodes that granted or renewed the lease, as bits.
     nodes: u64,
+    /// The nodes whose last answer was not that they have the lease, as bits.
+    lacking: u64,
     /// The nodes that are not known to have accepted the lease's last fence, as bits.
     unfenced: u64,
     /// The nodes that were asked to grant the lease again, as bits.
@@ -111,7 +115,9 @@ impl LeaseNodes {
             self.leases.retain(|_, tracked| now < tracked.until || tracked.outlasts_its_end());
             self.prune_at = PRUNE_FROM.max(2 * self.leases.len());
         }
-        let Agreement { vote_round, nodes, fenced, asked, ttl } = agreement;
+        let Agreement { vote_round, nodes, answered, fenced, asked, ttl } = agreement;
+        let lacking = self.leases.get(&token).map_or(0, |before| before.lacking);
+        let lacking = (lacking | answered) & !nodes;
         let (unfenced, repaired) = (fenced.map_or(0, |fenced| !fenced), 0);
         let ticketed = terms.ticket.map_or(0, |_| !nodes);
         let (mut valid_until, mut until) = (asked + ttl, now + ttl);
@@ -119,8 +125,17 @@ impl LeaseNodes {
         if let Some(before) = self.leases.get(&token).filter(|_| self.adopted.contains(token)) {
             (valid_until, until) = (valid_until.max(before.valid_until), until.max(before.until));
         }
-        let tracked =
-            TrackedLease { nodes, unfenced, repaired, ticketed, vote_round, valid_until, until, terms };
+        let tracked = TrackedLease {
+            nodes,
+            lacking,
+            unfenced,
+            repaired,
+            ticketed,
+            vote_round,
+            valid_until,
+            until,
+            terms,
+        };
         match tracked.terms.ticket {
             Some(_) => self.adopted.set(token, tracked.ends()),
             None => self.adopted.remove(token),
@@ -129,8 +144,8 @@ impl LeaseNodes {
     }
 
     /// Notes that the lease of `token` was renewed at `now`, and which `fences` it got, if any.
-    /// Earlier answers of other nodes no longer count: the lease may end sooner there. Returns
-    /// false if this process does not hold the lease any more, or if it has ended for its holder.
+    /// Other nodes no longer back the lease: it may end sooner there. Returns false if this process
+    /// does not hold the lease any more, or if it has ended for its holder.
     pub fn renewed(
         &mut self,
         now: Instant,
@@ -148,8 +163,9 @@ impl LeaseNodes {
             }
             return false;
         }
-        let Agreement { vote_round, nodes, fenced, asked, ttl } = agreement;
+        let Agreement { vote_round, nodes, answered, fenced, asked, ttl } = agreement;
         (tracked.nodes, tracked.vote_round, tracked.until) = (nodes, vote_round, now + ttl);
+        tracked.lacking = (tracked.lacking | answered) & !nodes;
         tracked.valid_until = tracked.valid_until.max(asked + ttl);
         self.adopted.change(token, tracked.ends());
         // A node can have a reader's lease and the ticket at the same time.
@@ -164,14 +180,23 @@ impl LeaseNodes {
         true
     }
 
-    /// Notes that `node` agreed to the same vote round after it was decided.
+    /// Notes that `node` agreed to a vote round after it was decided. The node backs the lease if
+    /// that was the last vote round.
     pub fn joined(&mut self, token: Token, vote_round: u64, node: usize) {
-        if let Some(tracked) = self.leases.get_mut(&token).filter(|tracked| tracked.vote_round == vote_round)
-        {
+        let Some(tracked) = self.leases.get_mut(&token) else { return };
+        tracked.lacking &= !(1 << node);
+        if tracked.vote_round == vote_round {
             tracked.nodes |= 1 << node;
             if !tracked.terms.mode.is_shared() {
                 tracked.ticketed &= !(1 << node);
             }
+        }
+    }
+
+    /// Notes that `node` did not agree to a vote round after it was decided.
+    pub fn refused(&mut self, token: Token, node: usize) {
+        if let Some(tracked) = self.leases.get_mut(&token) {
+            tracked.lacking |= 1 << node;
         }
     }
 
@@ -250,18 +275,21 @@ impl LeaseNodes {
         self.adopted.next()
     }
 
-    /// Returns for each of the `nodes` how many leases it does not back, and the number of all
-    /// leases. Leaves out a lease while `is_open` returns true for its last vote round: further
-    /// nodes may still answer.
+    /// Returns for each of the `nodes` how many leases it lacks, and the number of all leases.
+    ///
+    /// While `is_open` returns true for the last vote round of a lease, further nodes may still
+    /// answer, so the last answer of each node counts. After that, a node lacks the leases that it
+    /// does not back.
     pub fn missing(&self, now: Instant, nodes: usize, is_open: impl Fn(u64) -> bool) -> (Vec<usize>, usize) {
         let (mut missing, mut all) = (vec![0; nodes], 0);
         for tracked in self.leases.values() {
-            if now >= tracked.valid_until || is_open(tracked.vote_round) {
+            if now >= tracked.valid_until {
                 continue;
             }
             all += 1;
+            let lacking = if is_open(tracked.vote_round) { tracked.lacking } else { !tracked.nodes };
             for (node, count) in missing.iter_mut().enumerate() {
-                *count += usize::from(tracked.nodes & 1 << node == 0);
+                *count += usize::from(lacking & 1 << node != 0);
             }
         }
         (missing, all)
@@ -275,6 +303,7 @@ impl LeaseNodes {
         self.leases.retain(|_, tracked| {
             let was_valid = now < tracked.valid_until;
             tracked.nodes &= !(1 << node);
+            tracked.lacking |= 1 << node;
             let is_lost = (tracked.nodes.count_ones() as usize) < enough;
             any |= was_valid && is_lost;
             if is_lost {

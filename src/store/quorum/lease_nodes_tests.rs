@@ -13,7 +13,7 @@ fn terms() -> LeaseTerms {
 
 /// Returns the agreement of `nodes`, which answer at the instant at which they are asked.
 fn agreement(asked: Instant, vote_round: u64, nodes: u64) -> Agreement {
-    Agreement { vote_round, nodes, fenced: Some(nodes), asked, ttl: TTL }
+    Agreement { vote_round, nodes, answered: nodes, fenced: Some(nodes), asked, ttl: TTL }
 }
 
 fn grant(lease_nodes: &mut LeaseNodes, ms: u64, token: Token, nodes: u64) {
@@ -179,11 +179,18 @@ fn a_ticket_may_be_left_at_the_nodes_that_have_not_said_that_the_adopter_has_the
 }
 
 #[test]
-fn what_a_node_is_missing_is_counted_once_its_answer_is_in() {
+fn what_a_node_lacks_is_counted_once_its_answer_is_in() {
     let (mut lease_nodes, [one, other]) = (LeaseNodes::default(), [Token::random(), Token::random()]);
     grant(&mut lease_nodes, 0, one, 0b011);
     lease_nodes.granted(at(0), other, agreement(at(0), 2, 0b111), terms());
     assert_eq!(lease_nodes.missing(at(1), 3, |_| false), (vec![0, 0, 1], 2));
-    assert_eq!(lease_nodes.missing(at(1), 3, |vote_round| vote_round == 1), (vec![0, 0, 0], 1));
-    assert_eq!(lease_nodes.missing(at(10_000), 3, |_| false), (vec![0, 0, 0], 0));
+    assert_eq!(lease_nodes.missing(at(1), 3, |vote_round| vote_round == 1), (vec![0, 0, 0], 2));
+    lease_nodes.refused(one, 2);
+    assert_eq!(lease_nodes.missing(at(1), 3, |_| true), (vec![0, 0, 1], 2));
+    let next = Agreement { answered: 0b011, ..agreement(at(1), 3, 0b010) };
+    assert!(lease_nodes.renewed(at(1), one, next, None));
+    assert_eq!(lease_nodes.missing(at(1), 3, |_| true), (vec![1, 0, 1], 2));
+    lease_nodes.joined(one, 1, 2);
+    assert_eq!(lease_nodes.missing(at(1), 3, |_| true), (vec![1, 0, 0], 2), "the node has answered again");
+    assert_eq!(lease_nodes.missing(at(10_001), 3, |_| false), (vec![0, 0, 0], 0));
 }

@@ -112,6 +112,11 @@ impl VoteRound {
             & !self.refused
     }
 
+    /// Returns the nodes that have answered the request, as bits.
+    pub fn answered(&self) -> u64 {
+        self.votes.iter().enumerate().fold(0, |bits, (node, vote)| bits | u64::from(vote.is_some()) << node)
+    }
+
     /// Returns the first of the fences that a majority has accepted, and their number.
     pub fn fence(&self) -> Option<(Fence, u32)> {
         match self.stage {

@@ -110,6 +110,9 @@ impl Coordinator {
         if adoption.confirms_late(now, node, &answer) {
             self.ask_to_confirm(now, id, &[node]);
         } else if let AdoptionStage::Over(end) = adoption.stage {
+            if end == AdoptionEnd::Won {
+                self.lease_nodes.refused(adoption.request.adopter, node);
+            }
             let changes: Vec<_> = adoption.after_claim(end, &answer).collect();
             let (adopter, ticket) = (adoption.request.adopter, adoption.request.ticket);
             let changes = changes.into_iter().map(|(change, late)| (node, change, late));
@@ -135,6 +138,8 @@ impl Coordinator {
             if let (AdoptionEnd::Won, Ok(Reply::Adopted(_)), Some(lease)) = (end, &answer, adoption.decided) {
                 self.lease_nodes.joined(adoption.request.adopter, id, node);
                 self.lease_nodes.fenced(adoption.request.adopter, node, lease.first);
+            } else if end == AdoptionEnd::Won {
+                self.lease_nodes.refused(adoption.request.adopter, node);
             }
             let changes: Vec<_> = adoption.after_confirm(end, &answer).collect();
             let (adopter, ticket) = (adoption.request.adopter, adoption.request.ticket);
@@ -275,14 +280,14 @@ impl Coordinator {
         let (batch, index, request, asked) =
             (adoption.batch, adoption.index, adoption.request.clone(), adoption.asked);
         let (ttl, decided) = (adoption.ttl().as_duration(), adoption.decided);
-        let (changes, nodes) = (adoption.end(end), adoption.agreeing());
+        let (changes, nodes, answered) = (adoption.end(end), adoption.agreeing(), adoption.answered());
         self.add_changes_after(now, (request.adopter, request.ticket), changes);
         if let (AdoptionEnd::Won, Some(lease)) = (end, decided) {
             let AdoptionRequest { key, ticket, adopter, holder, outlives_process, .. } = request.clone();
             self.pending_releases.redirect(now, ticket, Some(adopter));
             let (fences, ticket) = ((lease.first, 1), Some(ticket));
             let terms = LeaseTerms { key, mode: lease.mode, holder, outlives_process, fences, ticket };
-            let agreement = Agreement { vote_round: id, nodes, fenced: Some(nodes), asked, ttl };
+            let agreement = Agreement { vote_round: id, nodes, answered, fenced: Some(nodes), asked, ttl };
             self.lease_nodes.granted(now, adopter, agreement, terms);
         }
         self.settle(now, batch, index, Some(request.key), answer);

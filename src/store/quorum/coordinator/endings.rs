@@ -45,6 +45,7 @@ impl Coordinator {
         let agreement = Agreement {
             vote_round: id,
             nodes: vote_round.agreeing(),
+            answered: vote_round.answered(),
             fenced: vote_round.fenced(),
             asked: pending.asked,
             ttl: ttl.as_duration(),

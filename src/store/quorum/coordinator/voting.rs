@@ -70,9 +70,12 @@ impl Coordinator {
     fn vote(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
         let Some(pending) = self.pending_requests.get_mut(&id) else { return };
         if let Some((token, _)) = pending.vote_round.request.lease()
-            && matches!(&answer, Ok(reply) if pending.vote_round.is_settled() && reply.is_of_lease())
+            && pending.vote_round.is_settled()
         {
-            self.lease_nodes.joined(token, id, node);
+            match &answer {
+                Ok(reply) if reply.is_of_lease() => self.lease_nodes.joined(token, id, node),
+                _ => self.lease_nodes.refused(token, node),
+            }
         }
         let is_renewed = pending.is_renewed;
         let absence = match answer {
