@@ -1,7 +1,9 @@
 //! Tests which nodes a diagnosis names because they lack a lease, while nodes still have to answer
 //! the last vote round of that lease.
 
+use super::adopting_tests::adopt;
 use super::*;
+use crate::store::AdoptedLease;
 use crate::store::diagnosis::{Facts, Report};
 
 const RENEWED: Reply = Reply::Renewed { block: None };
@@ -85,4 +87,23 @@ fn a_node_that_lacked_the_lease_is_named_until_it_has_the_lease() {
     quorum.renewing(8, token, &[(0, RENEWED), (1, RENEWED), (2, RENEWED), (3, RENEWED)]);
     quorum.answer_one(4, MISSING);
     assert_eq!(quorum.lacking(9), [4]);
+}
+
+#[test]
+fn a_node_that_lacks_an_adopted_lease_is_named_although_a_slower_node_has_not_answered_yet() {
+    let (mut quorum, [ticket, adopter]) = (TestQuorum::of(5), [Token::random(), Token::random()]);
+    let (fence, mode) = (Fence(77), Mode::Exclusive);
+    let lease =
+        AdoptedLease { first: fence, last: fence, granted: fence, mode, ttl: Some(ttl()), remaining: None };
+    quorum.submit(1, vec![adopt(ticket, adopter)]);
+    quorum.answer_one(3, MISSING);
+    for _ in 0..2 {
+        (0..3).for_each(|node| quorum.answer_one(node, Reply::Adopted(lease)));
+    }
+    assert!(quorum.settled_one(1).is_adopted());
+    assert_eq!(quorum.lacking(2), [3], "the fifth node may still have it");
+    quorum.renewing(3, adopter, &[(0, RENEWED), (1, RENEWED), (2, RENEWED)]);
+    assert_eq!(quorum.lacking(4), [3]);
+    quorum.answer_one(4, MISSING);
+    assert_eq!(quorum.lacking(5), [3, 4]);
 }
