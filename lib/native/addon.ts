@@ -17,11 +17,11 @@ export interface NativeBridge {
   remaining(slot: number): number
   phase(slot: number): number
   loss(slot: number): string | null
-  token(slot: number): string
+  token(slot: number): string | null
   seeTicket(token: string): void
-  stats(client: number): string
+  stats(client: number): string | null
   drain(records: Float64Array): number
-  text(index: number): string
+  text(index: number): string | null
   hold(): void
   unhold(): void
   excuse(): void

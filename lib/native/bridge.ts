@@ -235,8 +235,9 @@ export class Bridge {
     return this.#native.loss(slot)
   }
 
+  /** Returns the token of a lease. The slot must be the lease's. */
   token(slot: number): string {
-    return this.#native.token(slot)
+    return this.#native.token(slot) as string
   }
 
   /**
@@ -247,8 +248,9 @@ export class Bridge {
     this.#native.seeTicket(token)
   }
 
+  /** Returns the counters of an open client, as JSON. */
   stats(client: number): string {
-    return this.#native.stats(client)
+    return this.#native.stats(client) as string
   }
 
   drain(records: Float64Array): number {
@@ -257,7 +259,7 @@ export class Bridge {
 
   /** Returns a text of the latest drain by its index. */
   text(index: number): string {
-    return this.#native.text(index)
+    return this.#native.text(index) as string
   }
 
   hold(): void {
