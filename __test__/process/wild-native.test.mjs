@@ -7,10 +7,11 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
 const FIXTURE = fileURLToPath(new URL('fixtures/wild-native.mjs', import.meta.url))
-const SEEDS = process.env.LEASEHOLD_SEED ? [Number(process.env.LEASEHOLD_SEED)] : [1, Date.now() % 1_000_000]
+const { LEASEHOLD_TEST_SEED } = process.env
+const SEEDS = LEASEHOLD_TEST_SEED ? [Number(LEASEHOLD_TEST_SEED)] : [1, Date.now() % 1_000_000]
 
 for (const seed of SEEDS) {
-  test(`no argument ends the process: LEASEHOLD_SEED=${seed}`, { timeout: 120_000 }, async (t) => {
+  test(`no argument ends the process: LEASEHOLD_TEST_SEED=${seed}`, { timeout: 120_000 }, async (t) => {
     const { code, signal, stdout, stderr } = await new Promise((resolve) => {
       const { signal } = t
       execFile(process.execPath, [FIXTURE, String(seed)], { signal, timeout: 100_000 }, (error, stdout, stderr) => {

@@ -2,8 +2,8 @@
 //! acquire, wait, take up, renew, hand on, release, give up, hang and die, over a network that
 //! delays, loses and repeats messages. All randomness comes from one seed, which a failure prints.
 //!
-//! `LEASEHOLD_SEED=n cargo test --test rules` replays one seed. `LEASEHOLD_SEEDS=n` sets the number
-//! of seeds.
+//! `LEASEHOLD_SEED=n node scripts/cargo.mjs test --features mutants --test rules no_schedule`
+//! replays one seed. `LEASEHOLD_SEEDS=n` sets the number of seeds.
 
 mod actor;
 mod checker;
@@ -34,7 +34,10 @@ fn no_schedule_breaks_a_rule_or_forgets_a_waiter() {
         match World::new(seed, None).run() {
             Ok(of_this) => seen.add(&of_this),
             Err(broken) => {
-                panic!("{broken}\nthe failing schedule: LEASEHOLD_SEED={seed} cargo test --test rules")
+                panic!(
+                    "{broken}\nthe failing schedule: LEASEHOLD_SEED={seed} node scripts/cargo.mjs test --features mutants \
+                     --test rules no_schedule"
+                )
             }
         }
     }

@@ -1,9 +1,11 @@
 //! Simulates the engine's rules over stores in memory, in simulated time. Processes freeze and die,
 //! their threads hang, their callers cancel and release, and the network delays and loses messages.
-//! All randomness comes from one seed, which a failure prints. `LEASEHOLD_SEED=n cargo test
-//! --profile developer --features mutants --test simulation` replays that schedule: without the
-//! feature, tokens do not depend on the seed. `LEASEHOLD_SEEDS=n` runs n schedules of each kind,
-//! and `LEASEHOLD_MUTANT=text` the mutants whose names contain the text (`mutants.rs`).
+//! All randomness comes from one seed. A failure prints the command that replays its schedule:
+//! `LEASEHOLD_SEED=n node scripts/cargo.mjs test --features mutants --test simulation TEST`.
+//! Without the feature, tokens do not depend on the seed. Without the name of the test, the seed
+//! runs in all kinds of schedules, and the search for all mutants runs, too. `LEASEHOLD_SEEDS=n`
+//! runs n schedules of each kind, and `LEASEHOLD_MUTANT=text` the mutants whose names contain the
+//! text (`mutants.rs`).
 
 mod campaign;
 mod history;

@@ -1,9 +1,10 @@
 //! Compares the server's scripts with the contract's rules: both get the same requests, and must
 //! give the same answers at every instant.
 //!
-//! The sequences are random. A failure prints the seed; `LEASEHOLD_SEED=n cargo test --test
-//! store_redis model` runs the same sequence again. A test in which time passes repeats it only if
-//! the machine is as fast as it was.
+//! The sequences are random. A failure prints the command that runs the same sequence again:
+//! `LEASEHOLD_SEED=n node scripts/cargo.mjs test --features mutants --test store_redis
+//! model::scripts`. A test in which time passes repeats it only if the machine is as fast as it
+//! was.
 
 mod ends;
 mod lock;
@@ -121,7 +122,10 @@ async fn in_time(seed: u64) -> Result<(), String> {
 fn check<T: Future<Output = Result<(), String>>>(test: fn(u64) -> T) {
     let seed = seed();
     if let Err(differ) = run(test(seed)) {
-        panic!("{differ}\nthe failing sequence: LEASEHOLD_SEED={seed} cargo test --test store_redis model");
+        panic!(
+            "{differ}\nthe failing sequence: LEASEHOLD_SEED={seed} node scripts/cargo.mjs test --features mutants \
+             --test store_redis model::scripts"
+        );
     }
 }
 
