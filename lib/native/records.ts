@@ -87,7 +87,7 @@ function drain(): void {
 
 /** Delivers a slice of the records, and the rest after breaks. */
 function drainSlice(): void {
-  // If the delivery of a record throws, the others are still to be delivered.
+  // If a delivery throws, `isOver` stays false, and the other records follow after a break.
   let isOver = false
   try {
     isOver = !deliverSlice()
@@ -96,8 +96,8 @@ function drainSlice(): void {
     // The pending call also keeps the process alive.
     if (draining) setImmediate(goOn)
     else if (delivered > RECORDS_PER_TURN_CALL && !turnPending) {
-      // Do not break here: native code hands a lease on many times in one turn, and a break would
-      // end that.
+      // This call begins a new turn, but is no break: nothing waits for it. Native code hands a
+      // lease on many times in one turn, and a break would end these hand-offs.
       turnPending = true
       setImmediate(beginTurn)
     }

@@ -1,4 +1,5 @@
-//! Merges what the nodes of a quorum say about locks. Pure.
+//! Merges what the nodes of a quorum say about locks. Sends nothing and reads no clock. Calls the
+//! `pause` of the caller often, so that the caller can let other tasks run.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};

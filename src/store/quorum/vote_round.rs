@@ -35,9 +35,11 @@ pub struct VoteRound {
 
 enum RoundStage {
     Voting,
-    /// The request waits for more nodes until that instant. Either too few nodes have granted the
-    /// lock, and another client has other nodes. Or a majority has answered an inspection or a
-    /// listing.
+    /// The request waits for more nodes until that instant. It is one of these:
+    ///
+    /// - an acquire that a minority of the nodes has granted, while another client has other nodes;
+    /// - an inspection or a listing that a majority has answered: the reply says how many nodes
+    ///   have each lease, so it waits for the other nodes, too.
     Holding(Instant),
     Accepting(Accepting),
     Settled {
@@ -83,7 +85,7 @@ impl VoteRound {
         matches!(self.stage, RoundStage::Settled { .. })
     }
 
-    /// Returns until when the request holds a minority, if it does.
+    /// Returns until when the request waits for more nodes, if it does.
     pub fn holds_until(&self) -> Option<Instant> {
         match self.stage {
             RoundStage::Holding(until) => Some(until),

@@ -1,4 +1,5 @@
-//! Describes why a quorum failed, in words and for programs.
+//! Makes the error of a request that failed at a quorum: its text, and the votes that a program can
+//! read. `vote_round` counts the votes.
 
 use std::sync::Arc;
 

@@ -9,8 +9,8 @@
 //!   has a `}`, but no hash tag, TAG is the number that [`tag_in`] returns for the lock's slot:
 //!   `{1977}:lock:a}b:fence`.
 //!
-//! **No two locks share a side key, no lock is a side key, and a side key lies in its lock's
-//! slot.**
+//! **No two locks share a side key, no client locks a name that is a side key, and a side key lies
+//! in its lock's slot.**
 //!
 //! 1. A word begins with its only `:`. So the last `:` of a side key divides it into stem and word.
 //! 2. Neither a TAG nor a lock without `}` has a `}`. So the first `}` of a stem is the one after
@@ -23,7 +23,7 @@
 //!    one, and otherwise as a whole. The number that [`tag_in`] returns has the same slot.
 //! 5. Because of 1 and 2, a name can be the side key of only one lock. [`lock_beside`] finds that
 //!    lock and maps it again. If the result is the name, the name is a side key, and clients refuse
-//!    the name as a key.
+//!    the name as a key (`lib/lock/side-keys.ts`).
 //!
 //! All versions must map in the same way, because they find a lock's waiters and its last fence
 //! only by the names of its side keys. Builds from before 0.1.0 mapped a lock with a `}` but no

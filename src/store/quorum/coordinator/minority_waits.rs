@@ -1,5 +1,6 @@
-//! Lets requests that hold a minority of the nodes wait for more, and handles the notices of the
-//! nodes.
+//! Lets requests wait for more nodes, and handles the notices of the nodes. An acquire waits while
+//! it holds a minority of the nodes. An inspection or a listing waits after a majority has
+//! answered.
 
 use std::time::Duration;
 

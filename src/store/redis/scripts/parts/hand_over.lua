@@ -22,9 +22,10 @@ local function publish(channel, words)
   return type(told) == 'table' and find(told.err, 'non local', 1, true) and 0 or told
 end
 
--- Returns true if the notice to the waiter may have a fence: the waiter's client listens at this
--- server. If it listens at a replica, the server does not count it, and its waiter does not get the
--- lease. The replica passes the notice on all the same, so this notice must have no fence.
+-- Returns true if the notice to the waiter may have a fence: its client listens at this server. A
+-- client that gets a fence takes the lease up without a question. This server does not count a
+-- client that listens at a replica, so the waiter of that client does not get the lease. But the
+-- replica passes the notice on to the client, so the notice must have no fence.
 local function takes_fence(channel)
   if channel == NO_CHANNEL or channel == LOST_CHANNEL or sub(channel, -1) == NEEDS_REPLICAS then
     return false
