@@ -44,7 +44,7 @@ const ALONE = ['process', 'browser', 'chaos']
 const WAITING = [
   'browser',
   ...['checks', 'relay', 'topologies'].map((name) => `chaos/${name}`),
-  ...'cli crash detach drain ends fail-fast fake-clock guard-faults guard. hostile late-answers lost-detach once queue-outage quorum-repair rolling schedule sharing signals soak sqlite suspicious threads timeouts traces wild-native'
+  ...'cli crash detach drain ends fail-fast fake-clock guard-faults guard. hostile late-answers lost-prolongation once queue-outage quorum-repair rolling schedule sharing signals soak sqlite suspicious threads timeouts traces wild-native'
     .split(' ')
     .map((name) => `process/${name}`),
 ]

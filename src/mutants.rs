@@ -71,10 +71,10 @@ pub enum Mutant {
     TicketKeptAfterDetach,
     /// The end of a client does not release a lease whose detachment has failed.
     LeaseKeptAtEnd,
-    /// The engine does not release a lease that was lost after a detachment without an answer.
-    LostDetachmentForgotten,
+    /// The engine does not release a lease that was lost after a prolongation without an answer.
+    LostProlongationForgotten,
     /// The engine releases such a lease at once, although the holder's work may still run.
-    LostDetachmentFreedEarly,
+    LostProlongationFreedEarly,
     /// The quorum detaches a lease while nodes still have to answer the acquire.
     DetachedTooSoon,
     /// An adopter counts a node whose lease is newer than the ticket.
@@ -121,8 +121,8 @@ impl Mutant {
         Mutant::TicketKeptAfterRelease,
         Mutant::TicketKeptAfterDetach,
         Mutant::LeaseKeptAtEnd,
-        Mutant::LostDetachmentForgotten,
-        Mutant::LostDetachmentFreedEarly,
+        Mutant::LostProlongationForgotten,
+        Mutant::LostProlongationFreedEarly,
         Mutant::DetachedTooSoon,
         Mutant::NewerLeaseAdopted,
         Mutant::ClaimTakenForTicket,

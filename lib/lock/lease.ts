@@ -147,6 +147,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
 
   async renew(ttl?: number): Promise<void> {
     if (ttl !== undefined) inCall('renew', () => checkTtl(ttl))
+    if (ttl !== undefined) this.#token = this.token // for release(), if the lease is lost
     const renew = async () => {
       this.assertHeld()
       const ask = () => {
@@ -188,7 +189,7 @@ export class Lease implements api.Lease, SlotOwner, Abortable {
     if (this.#released !== undefined) return this.#released
     const held = this.#phase === Phase.Held
     const release = held && (this.#trace?.release(() => this.#sendRelease()) ?? this.#sendRelease())
-    // If detach() got no answer, the store may keep the lost lease for longer. It read the token.
+    // After detach() or renew(ttl) without an answer, the store may keep the lost lease for long.
     if (this.#phase >= FIRST_LOSS && this.#token !== '') bridge.releaseLost(this.#token)
     this.#released = release || Promise.resolve(false)
     // Call the observer last: it may run code of the user, which must see the lease as released.

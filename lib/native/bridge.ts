@@ -211,7 +211,8 @@ export class Bridge {
 
   /**
    * Notes that the holder has released the lost lease of `token`. So native code releases what a
-   * `detach` that failed may have left at the store, and does not wait for the end of the lease.
+   * `detach` or `renew` that failed may have left at the store, and does not wait for the end of
+   * the lease.
    */
   releaseLost(token: string): void {
     this.#batch.addText(token)

@@ -255,7 +255,7 @@ pub enum Command {
         op: OpId,
     },
     /// Tells the engine that the holder has released a lease after its loss. The engine then
-    /// releases what a detachment may have left of it.
+    /// releases what a prolongation may have left of it.
     ReleaseLost {
         /// The lease, if the engine has not told its loss yet. Otherwise any operation.
         op: OpId,

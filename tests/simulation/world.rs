@@ -4,7 +4,7 @@
 //! - [`network`], [`breakers`], [`late_copies`]: what befalls messages and nodes;
 //! - [`checks`]: what must hold after each grant;
 //! - [`adopters`], [`half_used_tickets`], [`repairs`], [`ticket_chains`], [`closed_detachments`],
-//!   [`lost_detachments`]: scenes at the end of a schedule.
+//!   [`lost_prolongations`]: scenes at the end of a schedule.
 
 mod adopters;
 mod breakers;
@@ -14,7 +14,7 @@ mod counts;
 mod event;
 mod half_used_tickets;
 mod late_copies;
-mod lost_detachments;
+mod lost_prolongations;
 mod network;
 mod repairs;
 mod shape;
@@ -204,7 +204,7 @@ impl World {
             self.hand_over_in_a_chain();
             self.adopt_a_half_used_ticket();
         }
-        self.lose_while_detaching();
+        self.lose_while_prolonging();
         if self.nodes.len() > 1 {
             self.close_while_detaching();
         }

@@ -64,7 +64,7 @@ impl Core {
                 self.clean_up(held.left_at_store(self.cx.now));
             }
         }
-        for lease in self.held_leases.lost_detachments.take_of_clients(clients, sections) {
+        for lease in self.held_leases.lost_prolongations.take_of_clients(clients, sections) {
             self.clean_up(lease);
         }
     }

@@ -108,8 +108,8 @@ impl Core {
         self.stores.send(Outgoing { store, request, tag, timeout });
     }
 
-    /// Releases what a detachment may have left of a lost lease. Its holder has released the lease,
-    /// so no work runs under it any more.
+    /// Releases what a prolongation may have left of a lost lease. Its holder has released the
+    /// lease, so no work runs under it any more.
     pub(super) fn release_lost(&mut self, op: OpId, token: Token) {
         // The JavaScript thread may see the loss before this thread does.
         if self.held_leases.has(op, token)
@@ -117,14 +117,14 @@ impl Core {
         {
             self.end_cohort_lease(op, &held);
         }
-        if let Some(lease) = self.held_leases.lost_detachments.take_of(token) {
+        if let Some(lease) = self.held_leases.lost_prolongations.take_of(token) {
             self.clean_up(lease);
         }
     }
 
-    /// Releases a lost lease, which would have ended by now without its detachment.
-    pub(super) fn wake_lost_detachment(&mut self, id: u64) {
-        if let Some(lease) = self.held_leases.lost_detachments.take(id) {
+    /// Releases a lost lease, which would have ended by now without its prolongation.
+    pub(super) fn wake_lost_prolongation(&mut self, id: u64) {
+        if let Some(lease) = self.held_leases.lost_prolongations.take(id) {
             self.clean_up(lease);
         }
     }

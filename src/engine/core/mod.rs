@@ -172,7 +172,7 @@ impl Core {
                 Wake::QueueEntry(number) => self.catch_panic(None, |core| core.wake_entry(number)),
                 Wake::Adoption(op) => self.catch_panic(Some(op), |core| core.try_to_adopt(op)),
                 Wake::HeldLease(op) => self.catch_panic(Some(op), |core| core.wake_held_lease(op)),
-                Wake::LostDetachment(id) => self.catch_panic(None, |core| core.wake_lost_detachment(id)),
+                Wake::LostProlongation(id) => self.catch_panic(None, |core| core.wake_lost_prolongation(id)),
                 Wake::CleanUp(id) => self.catch_panic(None, |core| core.wake_clean_up(id)),
                 Wake::Barrier(id) => self.clients.lift_barrier(id, &mut self.cx),
             }
@@ -180,7 +180,7 @@ impl Core {
         let live = self.waiters.len()
             + self.queue_entries.len()
             + self.held_leases.len()
-            + self.held_leases.lost_detachments.len()
+            + self.held_leases.lost_prolongations.len()
             + self.adoptions.len()
             + self.clean_ups.len()
             + self.clients.barriers().len();
@@ -201,7 +201,7 @@ impl Core {
             + self.queue_entries.len()
             + self.cohorts.len()
             + self.held_leases.len()
-            + self.held_leases.lost_detachments.len()
+            + self.held_leases.lost_prolongations.len()
             + self.adoptions.len()
             + self.clean_ups.len()
     }
@@ -254,7 +254,7 @@ impl Core {
             Wake::QueueEntry(number) => self.queue_entries.due_at(number),
             Wake::Adoption(op) => self.adoptions.due_at(op),
             Wake::HeldLease(op) => self.held_leases.due_at(op),
-            Wake::LostDetachment(id) => self.held_leases.lost_detachments.due_at(id),
+            Wake::LostProlongation(id) => self.held_leases.lost_prolongations.due_at(id),
             Wake::CleanUp(id) => self.clean_ups.due_at(id),
             Wake::Barrier(id) => self.clients.barriers().until(id),
         };

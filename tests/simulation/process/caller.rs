@@ -191,6 +191,11 @@ impl Process {
         self.core.command(now, Command::Detach { op: OpId { env: ENV, slot }, ttl, remembers: false });
     }
 
+    /// Renews the lease of `slot`, for its own ttl or for another.
+    pub fn renew(&mut self, now: Instant, slot: u32, ttl: Option<Ttl>) {
+        self.core.command(now, Command::Renew { op: OpId { env: ENV, slot }, ttl });
+    }
+
     /// Releases all that it holds. Its waiters go on waiting, except for the worker.
     pub fn let_go(&mut self, now: Instant) {
         self.stop_worker(now);

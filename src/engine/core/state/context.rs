@@ -14,7 +14,7 @@ pub enum Wake {
     Waiter(OpId),
     QueueEntry(u64),
     HeldLease(OpId),
-    LostDetachment(u64),
+    LostProlongation(u64),
     Adoption(OpId),
     CleanUp(u64),
     Barrier(u64),

@@ -5,13 +5,13 @@
 //! - this file: grants, ends and hand-offs;
 //! - [`grant`]: how a lease comes to its holder;
 //! - [`renewals`]: how leases are kept alive;
-//! - [`losses`]: how leases are lost, and what a detachment may leave of them;
-//! - [`lost_detachments`]: what is released later.
+//! - [`losses`]: how leases are lost, and what a prolongation may leave of them;
+//! - [`lost_prolongations`]: what is released later.
 
-mod detachments;
 mod grant;
 mod losses;
-mod lost_detachments;
+mod lost_prolongations;
+mod prolongations;
 pub mod renewals;
 
 use std::sync::Arc;
@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use self::detachments::Detachments;
 pub use self::grant::{Grant, grant_ttl};
-use self::lost_detachments::LostDetachments;
+use self::lost_prolongations::LostProlongations;
+pub use self::prolongations::Prolongation;
+use self::prolongations::Prolongations;
 use super::clean_ups::PossibleLease;
 use super::clients::Clients;
 use super::context::Context;
@@ -56,8 +57,8 @@ pub struct HeldLease {
     section: bool,
     /// Whether the thread was asked for a sign of life ahead of the next renewal.
     questioned: bool,
-    /// The latest time at which the store lets the lease expire, unless a detachment has prolonged
-    /// it. Renewals without an answer count.
+    /// The latest time at which the store lets the lease expire, unless a request in
+    /// `prolongations` has prolonged it. Other renewals without an answer count.
     store_expiry: Instant,
     /// When its holder has to treat it as lost if it is not renewed. Ignores `maxHold`.
     deadline: Instant,
@@ -71,8 +72,9 @@ pub struct HeldLease {
     renewing: bool,
     /// Whether more fences are on their way.
     reserving: bool,
-    /// The detachments that the store may have carried out.
-    detachments: Detachments,
+    /// The detachments and the longer renewals that the store may have carried out without an
+    /// answer in time.
+    prolongations: Prolongations,
     /// True if the store is to remember the lease. Then the end of the client does not release it:
     /// the store may have detached the lease although the request failed here.
     outlives: bool,
@@ -103,9 +105,9 @@ impl HeldLease {
         self.from_ticket.is_none().then_some(self.fence)
     }
 
-    /// Returns the latest time at which the store lets the lease expire, detached or not.
+    /// Returns the latest time at which the store lets the lease expire, prolonged or not.
     pub fn expiry(&self, now: Instant) -> Instant {
-        self.store_expiry.max(now).max(self.detachments.until().unwrap_or_default())
+        self.store_expiry.max(now).max(self.prolongations.until().unwrap_or_default())
     }
 
     /// Returns whether the lease may live on without its client.
@@ -134,7 +136,7 @@ impl HeldLease {
         // A lease that is being detached may belong to another process by now, and the store's
         // answer would end it for its holder. A lease that its holder has renewed for longer than
         // the others want is not handed on: they would hold it for as long.
-        if self.detachments.is_pending() || self.expiry(now) > now + renewal_span(ttl) {
+        if self.prolongations.is_detaching() || self.expiry(now) > now + renewal_span(ttl) {
             return now;
         }
         // The next holder needs time for a renewal.
@@ -198,8 +200,8 @@ fn renewal_span(ttl: Ttl) -> Duration {
 #[derive(Default)]
 pub struct HeldLeases {
     leases: FxHashMap<OpId, HeldLease>,
-    /// The leases that were lost after a detachment, and are to be released later.
-    pub lost_detachments: LostDetachments,
+    /// The leases that were lost after a prolongation, and are to be released later.
+    pub lost_prolongations: LostProlongations,
 }
 
 impl HeldLeases {
@@ -236,7 +238,7 @@ impl HeldLeases {
             hand_off: grant.hand_off,
             renewing: grant.renewing,
             reserving: grant.reserving,
-            detachments: Detachments::default(),
+            prolongations: Prolongations::default(),
             outlives: false,
             from_ticket: grant.from_ticket,
             failures: 0,

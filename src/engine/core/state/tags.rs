@@ -1,5 +1,6 @@
 //! Tags: what the answers to requests will mean. Plain data; touches nothing.
 
+use super::held_leases::Prolongation;
 use crate::engine::ids::{ClientId, OpId};
 use crate::lease::{Fence, Instant, Key, Token, Ttl};
 
@@ -81,6 +82,8 @@ pub struct RenewTag {
     /// ends before.
     pub asked: Option<Ttl>,
     pub purpose: Purpose,
+    /// How the renewal may prolong the lease, if it does so beyond the lease's own ttl.
+    pub prolongs: Option<Prolongation>,
 }
 
 /// An adoption, with the data for a clean-up if the caller is gone before the answer.

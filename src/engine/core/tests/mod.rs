@@ -10,7 +10,7 @@ mod health;
 mod holder_names;
 mod holding;
 mod lost;
-mod lost_detachments;
+mod lost_prolongations;
 mod moved;
 mod offering;
 mod quorum;

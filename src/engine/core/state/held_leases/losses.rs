@@ -1,6 +1,6 @@
 //! Losses: how leases end that their holders have not released. Touches what its parent may touch.
 
-use super::lost_detachments::LostDetachment;
+use super::lost_prolongations::LostProlongation;
 use super::{HeldLease, HeldLeases};
 use crate::engine::command::Outcome;
 use crate::engine::core::state::context::Context;
@@ -9,29 +9,29 @@ use crate::lease::{Instant, LossReason, Phase};
 use crate::mutants::{self, Mutant};
 
 impl HeldLease {
-    /// Returns what a detachment may leave at the store, and when to release that. The time of the
+    /// Returns what a prolongation may leave at the store, and when to release that. The time of a
     /// detachment does not matter: a node of a quorum keeps an adopted lease until the end of its
     /// ticket, and the quorum releases the lease only if no detachment was sent.
-    fn left_by_detachment(&self, now: Instant) -> Option<LostDetachment> {
-        let early = mutants::is(Mutant::LostDetachmentFreedEarly);
+    fn left_by_prolongation(&self, now: Instant) -> Option<LostProlongation> {
+        let early = mutants::is(Mutant::LostProlongationFreedEarly);
         let at = if early { now } else { self.store_expiry.max(now) };
-        let may_be_detached = self.detachments.until().is_some();
-        if !may_be_detached || self.outlives || mutants::is(Mutant::LostDetachmentForgotten) {
+        let may_be_prolonged = self.prolongations.until().is_some();
+        if !may_be_prolonged || self.outlives || mutants::is(Mutant::LostProlongationForgotten) {
             return None;
         }
-        Some(LostDetachment { lease: self.left_at_store(now), at, section: self.section })
+        Some(LostProlongation { lease: self.left_at_store(now), at, section: self.section })
     }
 }
 
 impl HeldLeases {
     /// Ends a lease whose holder has lost it, and tells the holder. If the store still has the
     /// lease, it ends by its ttl. This does not release it: the holder's work may still run, and
-    /// the next holder would work at the same time. If a detachment may have prolonged the lease,
-    /// it is released later: see `lost_detachments`.
+    /// the next holder would work at the same time. If a detachment or a longer renewal may have
+    /// prolonged the lease, it is released later: see `lost_prolongations`.
     pub fn lose(&mut self, op: OpId, reason: LossReason, cx: &mut Context) -> Option<HeldLease> {
         let held = self.end_lost(op, reason, cx)?;
-        if let Some(left) = held.left_by_detachment(cx.now) {
-            self.lost_detachments.add(left, cx);
+        if let Some(left) = held.left_by_prolongation(cx.now) {
+            self.lost_prolongations.add(left, cx);
         }
         Some(held)
     }

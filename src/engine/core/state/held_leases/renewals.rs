@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{HeldLease, HeldLeases, SHORTEST_RENEWAL_TIMEOUT, renewal_span, renewal_timeout};
+use super::{HeldLease, HeldLeases, Prolongation, SHORTEST_RENEWAL_TIMEOUT, renewal_span, renewal_timeout};
 use crate::engine::command::Outcome;
 use crate::engine::core::state::clients::Clients;
 use crate::engine::core::state::context::{Context, Wake};
@@ -63,6 +63,7 @@ struct Renewal {
     /// The lease's ttl from now on, if the holder has changed it.
     new_ttl: Option<Ttl>,
     purpose: Purpose,
+    prolongs: Option<Prolongation>,
     /// Whether the holder asked for the renewal, and still has the lease.
     asked: bool,
     jitter: f64,
@@ -71,7 +72,7 @@ struct Renewal {
 impl HeldLease {
     /// Returns whether the engine has to renew the lease at the usual time.
     fn renews(&self) -> bool {
-        self.auto_renew && !self.renewing && !self.detachments.is_pending()
+        self.auto_renew && !self.renewing && !self.prolongations.is_detaching()
     }
 
     /// Returns when to ask the thread for a sign of life ahead of the next renewal.
@@ -117,9 +118,11 @@ impl HeldLease {
         self.renewing |= matches!(purpose, Purpose::Keep | Purpose::TakeUp);
         // The store may carry the renewal out until its time-out.
         let expiry = now + renewal_span(ttl);
-        match purpose {
-            Purpose::Detach => self.detachments.begin(expiry),
-            _ => self.store_expiry = self.store_expiry.max(expiry),
+        let detaches = purpose == Purpose::Detach;
+        let prolongs = (detaches || ttl > self.ttl).then_some(Prolongation { detaches, until: expiry });
+        match prolongs {
+            Some(prolongation) => self.prolongations.begin(prolongation),
+            None => self.store_expiry = self.store_expiry.max(expiry),
         }
         let mut timeout = clients.store_timeout(self.client).min(renewal_timeout(ttl));
         if self.taken_up {
@@ -135,7 +138,7 @@ impl HeldLease {
                 Request::Renew { key: key.clone(), token, ttl, fences: 0 }
             }
         };
-        let tag = Tag::Renew(RenewTag { op, fence, client, key, token, ttl, asked, purpose });
+        let tag = Tag::Renew(RenewTag { op, fence, client, key, token, ttl, asked, purpose, prolongs });
         Outgoing { store: self.store, request, tag, timeout }
     }
 
@@ -143,6 +146,9 @@ impl HeldLease {
     /// tries the renewal again, whatever the error is: an administrator may remove its cause.
     fn renewal_failed(&mut self, renewal: &Renewal, error: StoreError, clients: &Clients, cx: &mut Context) {
         let Renewal { op, purpose, .. } = *renewal;
+        if let Some(prolongation) = renewal.prolongs {
+            self.prolongations.failed(prolongation, error.maybe_done);
+        }
         self.stats.errors.up();
         self.state.renewal_failed(cx.now, error.clone());
         if renewal.asked || purpose == Purpose::Detach {
@@ -235,7 +241,7 @@ impl HeldLeases {
     pub fn refill(&mut self, op: OpId, clients: &Clients, now: Instant) -> Option<Outgoing> {
         let held = self.leases.get_mut(&op)?;
         // A renewal would take back a lease that is being detached.
-        let may_ask = !held.reserving && !held.detachments.is_pending();
+        let may_ask = !held.reserving && !held.prolongations.is_detaching();
         if !may_ask || !held.hand_off.as_ref().is_some_and(HandOffBudget::wants_more) {
             return None;
         }
@@ -263,15 +269,12 @@ impl HeldLeases {
         // reported.
         let asked = tag.purpose == Purpose::Requested && op == tag.op && held.fence == tag.fence;
         let new_ttl = tag.asked.filter(|_| asked);
-        let renewal = Renewal { op, sent, ttl: tag.ttl, new_ttl, purpose: tag.purpose, asked, jitter };
+        let (ttl, purpose, prolongs) = (tag.ttl, tag.purpose, tag.prolongs);
+        let renewal = Renewal { op, sent, ttl, new_ttl, purpose, prolongs, asked, jitter };
         match tag.purpose {
             Purpose::Keep | Purpose::TakeUp => held.renewing = false,
             Purpose::Reserve => held.reserving = false,
-            Purpose::Requested => {}
-            Purpose::Detach => {
-                let is_undone = matches!(&answer, Err(error) if !error.maybe_done);
-                held.detachments.answered(!is_undone);
-            }
+            Purpose::Requested | Purpose::Detach => {}
         }
         let error = match answer {
             // The fences of a lease only grow, so this reply belongs to another request.
@@ -289,6 +292,9 @@ impl HeldLeases {
                 return RenewalEffect::Nothing;
             }
             Ok(Reply::NotHeld(absence)) => {
+                if let Some(prolongation) = prolongs {
+                    held.prolongations.failed(prolongation, false);
+                }
                 let reason = match absence {
                     Absence::Missing => LossReason::Missing,
                     Absence::Taken => LossReason::Taken,
@@ -332,12 +338,16 @@ impl HeldLeases {
 impl HeldLease {
     /// Handles a renewal that succeeded.
     fn extend(&mut self, renewal: &Renewal, clients: &Clients, cx: &mut Context) {
-        let Renewal { op, sent, ttl, new_ttl, purpose, asked, jitter } = *renewal;
+        let Renewal { op, sent, ttl, new_ttl, purpose, prolongs, asked, jitter } = *renewal;
         (self.failures, self.taken_up) = (0, false);
         self.deadline = self.deadline.max(validity::deadline(sent, ttl));
         let deadline = self.end.map_or(self.deadline, |end| end.min(self.deadline));
         if !self.state.extend(cx.now, deadline) {
             return self.wake_now(op, cx);
+        }
+        if let Some(prolongation) = prolongs {
+            self.prolongations.succeeded(prolongation);
+            self.store_expiry = self.store_expiry.max(prolongation.until);
         }
         self.state.renewed();
         self.ttl = new_ttl.unwrap_or(self.ttl);

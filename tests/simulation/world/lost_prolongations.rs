@@ -1,6 +1,6 @@
-//! Simulates a lease that is lost after its process has asked to detach it for a long time. If the
-//! caller got no ticket, another process gets the lock: not before the lease would have ended
-//! without the detachment, unless its holder releases it, and not much later.
+//! Simulates a lease that is lost after its process has asked to detach it or to renew it for a
+//! long time. If the caller got no ticket, another process gets the lock: not before the lease
+//! would have ended without that request, unless its holder releases it, and not much later.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,8 +16,9 @@ use super::World;
 const KEY: &str = "lost";
 /// How long each lease lives, in ms.
 const TTL: u32 = 3_000;
-/// How long the ticket would live, in ms. It is longer than all that the scene waits for.
-const TICKET: u32 = 120_000;
+/// How long the ticket or the renewed lease would live, in ms. It is longer than all that the scene
+/// waits for.
+const LONG: u32 = 120_000;
 /// How long the holder may hold its lease, if there is a limit.
 const MAX_HOLD: Duration = Duration::from_secs(1);
 /// How much longer a message takes on a slow network. Then the nodes carry out all requests, but
@@ -31,7 +32,7 @@ const WAITER: usize = 2;
 enum Way {
     /// It has a `maxHold`, and the store may answer the detachment in time, late, or never.
     MaxHold,
-    /// Nothing renews it, and the detachment gets no answer.
+    /// The engine does not renew it, and the request gets no answer.
     NoRenewal,
     /// No request gets an answer until the lease is lost.
     Outage,
@@ -39,7 +40,7 @@ enum Way {
 
 impl World {
     /// See the module.
-    pub(super) fn lose_while_detaching(&mut self) {
+    pub(super) fn lose_while_prolonging(&mut self) {
         let way = [Way::MaxHold, Way::NoRenewal, Way::Outage][self.rng.usize(..3)];
         self.lease_ends = Some(BTreeMap::new());
         let ttl = Ttl::from_millis(TTL).expect("in range");
@@ -56,7 +57,12 @@ impl World {
             self.distances = (0..self.nodes.len()).map(|node| ((0, node), SLOW)).collect();
         }
         self.detached_leases.clear();
-        self.processes[0].detach(self.now, slot, Ttl::from_millis(TICKET));
+        // A renewal does not prolong a lease beyond its `maxHold`.
+        if way == Way::MaxHold || self.rng.bool() {
+            self.processes[0].detach(self.now, slot, Ttl::from_millis(LONG));
+        } else {
+            self.processes[0].renew(self.now, slot, Ttl::from_millis(LONG));
+        }
         self.after(0);
         let (waiting, waits) =
             self.processes[WAITER].ask(self.now, KEY, Mode::Exclusive, ttl, Wait::Forever, None, true);
@@ -90,15 +96,15 @@ impl World {
     }
 
     /// Notes when the lease of the first process ends at a node that has carried out its request,
-    /// by the clock of the node. Ignores detachments.
+    /// by the clock of the node. Ignores requests that prolong it beyond its ttl.
     pub(super) fn note_lease_end(&mut self, process: usize, node: usize, request: &Request, answer: &Answer) {
         let is_granted = matches!(answer, Ok(Reply::Acquired { .. } | Reply::Renewed { .. }));
         let is_meant = process == 0 && request.key().is_some_and(|key| &**key == KEY);
-        let is_detachment = matches!(request, Request::Detach { .. });
-        let Some(ends) = self.lease_ends.as_mut().filter(|_| is_granted && is_meant && !is_detachment) else {
+        let Some((_, ttl)) = request.lease() else { return };
+        let prolongs = matches!(request, Request::Detach { .. }) || ttl.as_millis() == LONG;
+        let Some(ends) = self.lease_ends.as_mut().filter(|_| is_granted && is_meant && !prolongs) else {
             return;
         };
-        let Some((_, ttl)) = request.lease() else { return };
         let end: Instant = self.nodes[node].clock(self.now) + ttl.as_duration();
         let known = ends.entry(node).or_insert(end);
         *known = end.max(*known);
