@@ -56,6 +56,7 @@ mod adoptions;
 mod batches;
 mod call_queue;
 pub mod coordinator;
+mod detached_leases;
 mod lease_nodes;
 mod merged_views;
 mod nodes;

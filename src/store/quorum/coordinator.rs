@@ -24,6 +24,7 @@ use self::waiting_detachments::WaitingDetachments;
 use super::adoptions::Adoptions;
 use super::batches::{Batches, Settled};
 use super::call_queue::{CallQueue, CallTag};
+use super::detached_leases::DetachedLeases;
 use super::lease_nodes::{EndedLease, LeaseNodes};
 use super::nodes::Nodes;
 use super::other_adopters::OtherAdopters;
@@ -33,6 +34,7 @@ use super::repairs::Repairs;
 use super::ticket_ends::TicketEnds;
 use super::vote_round::VoteRound;
 use super::waiter_tracker::WaiterTracker;
+use crate::lease::validity::longest_life;
 use crate::lease::{Instant, Key, Mode};
 use crate::store::{AcquireRequest, Answer, Notice, Reply, Request, StoreError, StoreErrorKind};
 
@@ -78,6 +80,7 @@ pub struct Coordinator {
     open_requests: OpenRequests,
     waiters: WaiterTracker,
     lease_nodes: LeaseNodes,
+    detached_leases: DetachedLeases,
     repairs: Repairs,
     ticket_ends: TicketEnds,
     pending_releases: PendingReleases,
@@ -106,6 +109,7 @@ impl Coordinator {
             open_requests: OpenRequests::default(),
             waiters: WaiterTracker::default(),
             lease_nodes: LeaseNodes::default(),
+            detached_leases: DetachedLeases::default(),
             repairs: Repairs::default(),
             ticket_ends: TicketEnds::default(),
             pending_releases: PendingReleases::new(count),
@@ -154,7 +158,8 @@ impl Coordinator {
     fn ask_nodes(&mut self, now: Instant, batch: u64, index: usize, request: Request, timeout: Duration) {
         self.serial += 1;
         let id = self.serial;
-        let (mut skipped, mut inspects, mut released, mut waited) = (0, false, None, None);
+        let (mut skipped, mut inspects) = (0, false);
+        let (mut released, mut detached, mut waited) = (None, None, None);
         match &request {
             Request::Acquire(AcquireRequest { token, place, .. }) => {
                 self.open_requests.begin(*token);
@@ -165,6 +170,7 @@ impl Coordinator {
             }
             Request::Release { token, .. } => {
                 let ended = self.end_repairs(*token);
+                detached = self.detached_leases.take(*token);
                 waited = self.waiters.touched_by(*token);
                 self.refuse(*token);
                 self.adopter_ended(now, *token, None);
@@ -180,6 +186,9 @@ impl Coordinator {
             Request::Renew { token, .. } => self.open_requests.begin(*token),
             Request::Detach { token, .. } => self.lease_nodes.detaching(*token),
             _ => {}
+        }
+        if let Some((token, ttl)) = request.lease() {
+            self.lease_nodes.may_live(token, now + timeout + longest_life(ttl));
         }
         // A request that may need a second round leaves time for it.
         let timeout = match &request {
@@ -202,9 +211,11 @@ impl Coordinator {
         let mut vote_round = VoteRound::new(request, skipped, &self.nodes);
         vote_round.awaited += if inspects { skipped.count_ones() as usize } else { 0 };
         let mut pending = PendingRequest::new(vote_round, batch, index, now, timeout);
-        if let Some(EndedLease { nodes, valid_until, until, .. }) = released {
+        if let Some(EndedLease { nodes, valid_until, may_have, may_live_until, .. }) = released {
             pending.vote_round.held_at = (now < valid_until).then_some(nodes);
-            pending.lease_ends = Some((nodes, until));
+            pending.lease_ends = Some((may_have, may_live_until));
+        } else {
+            pending.lease_ends = detached;
         }
         pending.waited = waited;
         self.pending_requests.insert(id, pending);

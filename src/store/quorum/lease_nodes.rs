@@ -40,8 +40,11 @@ pub struct EndedLease {
     pub nodes: u64,
     /// The time until which its holder may have used the lease.
     pub valid_until: Instant,
-    /// The latest time at which the lease would have ended at these nodes by its ttl.
-    pub until: Instant,
+    /// The nodes that may have the lease, as bits: all but those that certainly never granted it.
+    pub may_have: u64,
+    /// The latest time at which the lease ends at these nodes by its ttl, by all that they were
+    /// asked for, answered or not.
+    pub may_live_until: Instant,
 }
 
 /// Describes how a majority granted or renewed a lease.
@@ -53,6 +56,8 @@ pub struct Agreement {
     pub nodes: u64,
     /// The nodes that had answered when the quorum decided, as bits.
     pub answered: u64,
+    /// The nodes that certainly did not carry the request out, as bits.
+    pub undone: u64,
     /// The nodes that are known to have accepted the lease's new fence, as bits. `None` if the
     /// lease got no new fence.
     pub fenced: Option<u64>,
@@ -77,8 +82,14 @@ struct TrackedLease {
     vote_round: u64,
     /// The time until which the holder may use the lease.
     valid_until: Instant,
-    /// The latest time at which the lease ends at these nodes.
+    /// The latest time at which the lease ends at these nodes, as far as they have answered in
+    /// time. Counts for the end of an adopted lease.
     until: Instant,
+    /// The nodes that may have the lease, as bits.
+    may_have: u64,
+    /// The latest time at which a node ends the lease. Requests without an answer count, so the
+    /// holder can't rely on that time. Counts for releases that are refused.
+    may_live_until: Instant,
     terms: LeaseTerms,
 }
 
@@ -112,10 +123,10 @@ impl LeaseNodes {
     /// Notes that the lease of `token` was granted at `now`.
     pub fn granted(&mut self, now: Instant, token: Token, agreement: Agreement, terms: LeaseTerms) {
         if self.leases.len() >= self.prune_at {
-            self.leases.retain(|_, tracked| now < tracked.until || tracked.outlasts_its_end());
+            self.leases.retain(|_, tracked| now < tracked.may_live_until || tracked.outlasts_its_end());
             self.prune_at = PRUNE_FROM.max(2 * self.leases.len());
         }
-        let Agreement { vote_round, nodes, answered, fenced, asked, ttl } = agreement;
+        let Agreement { vote_round, nodes, answered, undone, fenced, asked, ttl } = agreement;
         let lacking = self.leases.get(&token).map_or(0, |before| before.lacking);
         let lacking = (lacking | answered) & !nodes;
         let (unfenced, repaired) = (fenced.map_or(0, |fenced| !fenced), 0);
@@ -125,6 +136,7 @@ impl LeaseNodes {
         if let Some(before) = self.leases.get(&token).filter(|_| self.adopted.contains(token)) {
             (valid_until, until) = (valid_until.max(before.valid_until), until.max(before.until));
         }
+        let before = self.leases.get(&token).map_or(until, |before| before.may_live_until);
         let tracked = TrackedLease {
             nodes,
             lacking,
@@ -134,6 +146,8 @@ impl LeaseNodes {
             vote_round,
             valid_until,
             until,
+            may_have: !undone,
+            may_live_until: until.max(before),
             terms,
         };
         match tracked.terms.ticket {
@@ -158,12 +172,10 @@ impl LeaseNodes {
             if tracked.outlasts_its_end() {
                 tracked.until = tracked.until.max(now + agreement.ttl);
                 self.adopted.change(token, tracked.ends());
-            } else {
-                self.leases.remove(&token);
             }
             return false;
         }
-        let Agreement { vote_round, nodes, answered, fenced, asked, ttl } = agreement;
+        let Agreement { vote_round, nodes, answered, undone: _, fenced, asked, ttl } = agreement;
         (tracked.nodes, tracked.vote_round, tracked.until) = (nodes, vote_round, now + ttl);
         tracked.lacking = (tracked.lacking | answered) & !nodes;
         tracked.valid_until = tracked.valid_until.max(asked + ttl);
@@ -187,6 +199,7 @@ impl LeaseNodes {
         tracked.lacking &= !(1 << node);
         if tracked.vote_round == vote_round {
             tracked.nodes |= 1 << node;
+            tracked.may_have |= 1 << node;
             if !tracked.terms.mode.is_shared() {
                 tracked.ticketed &= !(1 << node);
             }
@@ -200,6 +213,22 @@ impl LeaseNodes {
         }
     }
 
+    /// Notes that `node` certainly did not grant the lease of `token` in that vote round.
+    pub fn not_granted(&mut self, token: Token, vote_round: u64, node: usize) {
+        if let Some(tracked) = self.leases.get_mut(&token).filter(|tracked| tracked.vote_round == vote_round)
+        {
+            tracked.may_have &= !(1 << node) | tracked.nodes | tracked.repaired;
+        }
+    }
+
+    /// Notes that a node may keep the lease of `token` until `end`, whether or not the holder hears
+    /// of that.
+    pub fn may_live(&mut self, token: Token, end: Instant) {
+        if let Some(tracked) = self.leases.get_mut(&token) {
+            tracked.may_live_until = tracked.may_live_until.max(end);
+        }
+    }
+
     /// Returns the terms of the lease of `token` if its holder may still use the lease at `now`.
     pub fn terms(&self, now: Instant, token: Token) -> Option<&LeaseTerms> {
         self.leases.get(&token).filter(|tracked| now < tracked.valid_until).map(|tracked| &tracked.terms)
@@ -210,6 +239,7 @@ impl LeaseNodes {
         if let Some(tracked) = self.leases.get_mut(&token) {
             tracked.unfenced |= 1 << node;
             tracked.repaired |= 1 << node;
+            tracked.may_have |= 1 << node;
         }
     }
 
@@ -230,10 +260,10 @@ impl LeaseNodes {
     pub fn forget(&mut self, token: Token) -> Option<EndedLease> {
         self.adopted.remove(token);
         let lease = self.leases.remove(&token)?;
-        let until = lease.ends();
-        let TrackedLease { terms, repaired, ticketed, nodes, valid_until, .. } = lease;
-        let ticket = terms.ticket.map(|ticket| (ticket, ticketed));
-        Some(EndedLease { key: terms.key, token, repaired, ticket, nodes, valid_until, until })
+        let may_live_until = lease.may_live_until.max(lease.ends());
+        let TrackedLease { terms, repaired, ticketed, nodes, valid_until, may_have, .. } = lease;
+        let (key, ticket) = (terms.key, terms.ticket.map(|ticket| (ticket, ticketed)));
+        Some(EndedLease { key, token, repaired, ticket, nodes, valid_until, may_have, may_live_until })
     }
 
     /// Notes that the process has asked the nodes to detach the lease of `token`. The nodes may
@@ -296,8 +326,7 @@ impl LeaseNodes {
     }
 
     /// Notes that `node` has lost its leases. Each lease that fewer than `enough` nodes still back
-    /// is lost: an adopted lease ends for its holder, and any other is forgotten. Returns true if a
-    /// lease was lost that its holder could still use.
+    /// ends for its holder. Returns true if a lease was lost that its holder could still use.
     pub fn lost(&mut self, now: Instant, node: usize, enough: usize) -> bool {
         let mut any = false;
         self.leases.retain(|_, tracked| {
@@ -309,7 +338,7 @@ impl LeaseNodes {
             if is_lost {
                 tracked.valid_until = tracked.valid_until.min(now);
             }
-            (now < tracked.until && !is_lost) || tracked.outlasts_its_end()
+            now < tracked.may_live_until || tracked.outlasts_its_end()
         });
         any
     }

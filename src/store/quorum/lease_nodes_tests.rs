@@ -13,7 +13,7 @@ fn terms() -> LeaseTerms {
 
 /// Returns the agreement of `nodes`, which answer at the instant at which they are asked.
 fn agreement(asked: Instant, vote_round: u64, nodes: u64) -> Agreement {
-    Agreement { vote_round, nodes, answered: nodes, fenced: Some(nodes), asked, ttl: TTL }
+    Agreement { vote_round, nodes, answered: nodes, undone: 0b100, fenced: Some(nodes), asked, ttl: TTL }
 }
 
 fn grant(lease_nodes: &mut LeaseNodes, ms: u64, token: Token, nodes: u64) {
@@ -29,7 +29,7 @@ fn a_lease_is_lost_with_the_node_that_its_majority_needs() {
     lease_nodes.joined(token, 1, 2);
     assert!(!lease_nodes.lost(at(1), 0, 2), "two nodes are left");
     assert!(lease_nodes.lost(at(1), 1, 2));
-    assert!(!lease_nodes.lost(at(1), 2, 2), "it is forgotten");
+    assert!(!lease_nodes.lost(at(1), 2, 2), "it was lost before");
 }
 
 #[test]
@@ -55,7 +55,8 @@ fn a_lease_that_ended_or_ran_out_can_not_be_lost() {
             ticket: None,
             nodes: 0b011,
             valid_until: at(10_000),
-            until: at(10_000),
+            may_have: !0b100,
+            may_live_until: at(10_000),
         })
     );
     assert!(!lease_nodes.lost(at(10_000), 0, 2));
@@ -80,7 +81,37 @@ fn a_renewal_that_comes_after_the_end_brings_nothing_back() {
     assert!(lease_nodes.terms(at(19_000), token).is_none(), "the ttl counts from the request");
     assert!(!lease_nodes.renewed(at(19_000), token, agreement(at(18_000), 3, 0b111), None));
     assert!(!lease_nodes.renewed(at(19_000), token, agreement(at(18_000), 4, 0b111), None));
-    assert_eq!(lease_nodes.forget(token), None);
+    assert!(lease_nodes.terms(at(19_000), token).is_none());
+}
+
+#[test]
+fn what_nodes_may_keep_is_known_longer_than_the_holder_may_use_the_lease() {
+    let (mut lease_nodes, token) = (LeaseNodes::default(), Token::random());
+    grant(&mut lease_nodes, 0, token, 0b011);
+    lease_nodes.may_live(token, at(60_000));
+    assert!(lease_nodes.terms(at(10_000), token).is_none(), "the holder has no answer");
+    assert!(!lease_nodes.renewed(at(11_000), token, agreement(at(9_000), 2, 0b011), None), "it is too late");
+    assert!(!lease_nodes.lost(at(30_000), 0, 2));
+    for ms in 30_000..31_000 {
+        grant(&mut lease_nodes, ms, Token::random(), 0b011);
+    }
+    let ended = lease_nodes.forget(token).expect("it may live at its nodes");
+    assert_eq!((ended.may_have, ended.may_live_until), (!0b100, at(60_000)));
+}
+
+#[test]
+fn a_node_may_have_the_lease_unless_it_certainly_never_granted_it() {
+    let (mut lease_nodes, [one, other]) = (LeaseNodes::default(), [Token::random(), Token::random()]);
+    let asked = Agreement { undone: 0, ..agreement(at(0), 1, 0b011) };
+    for token in [one, other] {
+        lease_nodes.granted(at(0), token, asked, terms());
+        lease_nodes.not_granted(token, 2, 3);
+        lease_nodes.not_granted(token, 1, 1);
+        lease_nodes.not_granted(token, 1, 2);
+    }
+    lease_nodes.repairing(other, 2);
+    let may_have = [one, other].map(|token| lease_nodes.forget(token).map(|ended| ended.may_have));
+    assert_eq!(may_have, [Some(!0b100), Some(!0)]);
 }
 
 #[test]
@@ -144,7 +175,7 @@ fn the_ticket_of_a_lease_that_may_be_detached_is_known_until_the_lease_is_releas
         grant(&mut lease_nodes, ms, Token::random(), 0b011);
     }
     let ended = lease_nodes.forget(token).expect("its nodes may have the ticket");
-    assert_eq!((ended.ticket, ended.until), (Some((ticket, !0b011)), at(21_000)));
+    assert_eq!((ended.ticket, ended.may_live_until), (Some((ticket, !0b011)), at(21_000)));
 }
 
 #[test]

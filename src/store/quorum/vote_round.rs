@@ -147,6 +147,16 @@ impl VoteRound {
         self.votes.iter().enumerate().filter(move |(_, vote)| possibly_granted(vote)).map(|(node, _)| node)
     }
 
+    /// Returns the nodes that certainly have not granted the lease, as bits.
+    pub fn undone(&self) -> u64 {
+        let lacks = |vote: &Option<Answer>| vote.as_ref().is_some_and(is_certain_no);
+        self.votes
+            .iter()
+            .enumerate()
+            .filter(|(_, vote)| lacks(vote))
+            .fold(0, |bits, (node, _)| bits | 1 << node)
+    }
+
     /// Returns true if the answer says how many nodes have a lease. After a majority has answered,
     /// such a request waits for the other nodes.
     pub fn counts_nodes(&self) -> bool {
@@ -333,6 +343,11 @@ impl VoteRound {
         };
         self.settle(Ok(reply), None)
     }
+}
+
+/// Returns true if a node that answers an acquire in this way has certainly not granted the lease.
+pub fn is_certain_no(answer: &Answer) -> bool {
+    matches!(answer, Ok(Reply::Busy { .. }) | Err(StoreError { maybe_done: false, .. }))
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ use super::super::lease_nodes::{Agreement, LeaseTerms};
 use super::super::pending_releases::TokenChange;
 use super::lost::forgotten;
 use super::{Coordinator, LONGEST_PATIENCE, SHORTEST_PATIENCE};
+use crate::lease::validity::longest_life;
 use crate::lease::{Instant, Token};
 use crate::store::{Absence, AdoptedLease, Answer, Reply, Request};
 
@@ -137,6 +138,8 @@ impl Coordinator {
         if let AdoptionStage::Over(end) = adoption.stage {
             if let (AdoptionEnd::Won, Ok(Reply::Adopted(_)), Some(lease)) = (end, &answer, adoption.decided) {
                 self.lease_nodes.joined(adoption.request.adopter, id, node);
+                let end = now + longest_life(adoption.ttl());
+                self.lease_nodes.may_live(adoption.request.adopter, end);
                 self.lease_nodes.fenced(adoption.request.adopter, node, lease.first);
             } else if end == AdoptionEnd::Won {
                 self.lease_nodes.refused(adoption.request.adopter, node);
@@ -279,7 +282,7 @@ impl Coordinator {
         let Some(adoption) = self.adoptions.get_mut(id) else { return };
         let (batch, index, request, asked) =
             (adoption.batch, adoption.index, adoption.request.clone(), adoption.asked);
-        let (ttl, decided) = (adoption.ttl().as_duration(), adoption.decided);
+        let (ttl, decided) = (adoption.ttl(), adoption.decided);
         let (changes, nodes, answered) = (adoption.end(end), adoption.agreeing(), adoption.answered());
         self.add_changes_after(now, (request.adopter, request.ticket), changes);
         if let (AdoptionEnd::Won, Some(lease)) = (end, decided) {
@@ -287,8 +290,11 @@ impl Coordinator {
             self.pending_releases.redirect(now, ticket, Some(adopter));
             let (fences, ticket) = ((lease.first, 1), Some(ticket));
             let terms = LeaseTerms { key, mode: lease.mode, holder, outlives_process, fences, ticket };
-            let agreement = Agreement { vote_round: id, nodes, answered, fenced: Some(nodes), asked, ttl };
+            let (fenced, undone) = (Some(nodes), 0);
+            let agreement =
+                Agreement { vote_round: id, nodes, answered, undone, fenced, asked, ttl: ttl.as_duration() };
             self.lease_nodes.granted(now, adopter, agreement, terms);
+            self.lease_nodes.may_live(adopter, now + longest_life(ttl));
         }
         self.settle(now, batch, index, Some(request.key), answer);
     }

@@ -5,6 +5,7 @@ use super::super::pending_releases::TokenChange;
 use super::super::reports::missing_leases;
 use super::pending_request::PendingRequest;
 use super::{Coordinator, LONGEST_PATIENCE};
+use crate::lease::validity::longest_life;
 use crate::lease::{Instant, Key, Token};
 use crate::mutants::{self, Mutant};
 use crate::store::{AcquireRequest, Answer, Reply, Request};
@@ -46,6 +47,7 @@ impl Coordinator {
             vote_round: id,
             nodes: vote_round.agreeing(),
             answered: vote_round.answered(),
+            undone: vote_round.undone(),
             fenced: vote_round.fenced(),
             asked: pending.asked,
             ttl: ttl.as_duration(),
@@ -57,6 +59,7 @@ impl Coordinator {
                 let fences = (*fence, fences);
                 let terms = LeaseTerms { key, mode, holder, outlives_process, fences, ticket: None };
                 self.lease_nodes.granted(now, token, agreement, terms);
+                self.lease_nodes.may_live(token, now + longest_life(ttl));
             }
             (Ok(Reply::Renewed { .. }), Request::Renew { .. }) => {
                 pending.is_renewed = self.lease_nodes.renewed(now, token, agreement, vote_round.fence());

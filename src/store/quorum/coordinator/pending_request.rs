@@ -20,8 +20,8 @@ pub struct PendingRequest {
     pub held: bool,
     /// True if the request is a renewal that most nodes have carried out in time for the holder.
     pub is_renewed: bool,
-    /// If the request is a release, the nodes that have the lease, as bits, and when it would have
-    /// ended there by its ttl; `None` if that is not known.
+    /// If the request is a release, the nodes that may have the lease, as bits, and the latest time
+    /// at which it ends there by its ttl; `None` if that is not known.
     pub lease_ends: Option<(u64, Instant)>,
     /// If the request is the release of a waiter's token, the nodes that may have a lease or a
     /// place of the token, as bits, and for how long such a lease lives.

@@ -78,6 +78,104 @@ fn a_node_that_denies_a_release_is_asked_again_until_the_lease_has_ended_by_its_
     }
 }
 
+/// How long a ticket lives, and for how long a holder renews its lease, in ms.
+const LONG: u64 = 60_000;
+
+/// Returns a request that lets the lease live for much longer.
+fn prolong(token: Token, detaches: bool) -> Request {
+    let (key, own_ttl, ttl) = ("k".into(), ttl(), Ttl::from_millis(LONG as u32).unwrap());
+    if detaches {
+        return Request::Detach { key, token, ttl, fence: Fence(10), own_ttl };
+    }
+    Request::Renew { key, token, ttl, fences: 0 }
+}
+
+/// Lets node 0 deny the release until the quorum stops to repeat it. Returns the time until then.
+fn denied_for(quorum: &mut TestQuorum, token: Token) -> Duration {
+    let begin = quorum.now;
+    while quorum.wait().is_some() {
+        if quorum.asked(0).is_some() {
+            assert!(releases(quorum.asked(0), token), "the release is repeated");
+            quorum.answer(0, vec![denied()]);
+        }
+    }
+    assert_eq!(quorum.coordinator.concerns(), 0);
+    quorum.now.since(begin)
+}
+
+fn late() -> Answer {
+    Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "late"))
+}
+
+#[test]
+fn a_denied_release_is_repeated_for_as_long_as_an_unanswered_prolongation_may_keep_the_lease() {
+    for (detaches, is_lost) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut quorum = TestQuorum::of(3);
+        let token = quorum.lease_at([true; 3]);
+        quorum.submit(3, vec![prolong(token, detaches)]);
+        for node in 0..3 {
+            quorum.answer(node, vec![late()]);
+        }
+        assert!(quorum.settled(3)[0].is_err());
+        if is_lost {
+            quorum.now = quorum.now + 2 * ttl().as_duration();
+            // Other leases do not displace it.
+            for _ in 0..300 {
+                quorum.lease_at([true; 3]);
+            }
+        }
+        let released = quorum.release(token, [denied(), Ok(Reply::Released), Ok(Reply::Released)]);
+        assert!(released == Reply::Released, "detaches: {detaches}, lost: {is_lost}");
+        let took = denied_for(&mut quorum, token);
+        let least = Duration::from_millis(LONG - if is_lost { 2 * TTL } else { 0 });
+        let case = format!("detaches: {detaches}, lost: {is_lost}: {took:?}");
+        assert!(took >= least && took < least + 2 * TIMEOUT + Duration::from_secs(1), "{case}");
+    }
+}
+
+#[test]
+fn a_denied_release_is_repeated_although_a_late_renewal_did_not_help_the_holder() {
+    let mut quorum = TestQuorum::of(3);
+    let token = quorum.lease_at([true; 3]);
+    quorum.submit(3, vec![prolong(token, false)]);
+    quorum.now = quorum.now + ttl().as_duration();
+    for node in 0..3 {
+        quorum.answer_one(node, Reply::Renewed { block: None });
+    }
+    quorum.release(token, [denied(), Ok(Reply::Released), Ok(Reply::Released)]);
+    let took = denied_for(&mut quorum, token);
+    assert!(took >= Duration::from_millis(LONG), "{took:?}");
+}
+
+#[test]
+fn a_denied_release_of_a_ticket_that_no_caller_got_is_repeated_until_the_ticket_has_ended() {
+    let mut quorum = TestQuorum::of(3);
+    let token = quorum.lease_at([true; 3]);
+    quorum.submit(3, vec![prolong(token, true)]);
+    for node in 0..3 {
+        quorum.answer_one(node, Reply::Renewed { block: None });
+    }
+    assert!(quorum.settled(3)[0].is_ok());
+    quorum.release(token, [denied(), Ok(Reply::Released), Ok(Reply::Released)]);
+    let took = denied_for(&mut quorum, token);
+    assert!(took >= Duration::from_millis(LONG), "{took:?}");
+}
+
+#[test]
+fn a_denied_release_is_repeated_at_a_node_that_missed_the_last_renewal() {
+    let mut quorum = TestQuorum::of(3);
+    let token = quorum.lease_at([true; 3]);
+    quorum.submit(3, vec![prolong(token, false)]);
+    quorum.answer(0, vec![late()]);
+    for node in [1, 2] {
+        quorum.answer_one(node, Reply::Renewed { block: None });
+    }
+    assert!(quorum.settled(3)[0].is_ok());
+    quorum.release(token, [denied(), Ok(Reply::Released), Ok(Reply::Released)]);
+    let took = denied_for(&mut quorum, token);
+    assert!(took >= Duration::from_millis(LONG), "{took:?}");
+}
+
 #[test]
 fn a_denied_release_of_a_token_without_a_lease_is_not_repeated() {
     let mut quorum = TestQuorum::of(3);
@@ -97,7 +195,6 @@ fn a_denied_release_is_not_repeated_at_a_node_that_never_had_the_lease() {
 
 #[test]
 fn a_denied_release_is_repeated_for_the_ttl_at_a_node_that_may_still_grant_the_lease() {
-    let late = || Err(StoreError::maybe_done(StoreErrorKind::TimedOut, "late"));
     // The lease is granted without the node, or the client gives up waiting.
     for is_granted in [true, false] {
         // A node whose answer is missing may grant the lease to the token later.

@@ -73,6 +73,7 @@ use super::super::lease_nodes::EndedLease;
 use super::super::pending_releases::TokenChange;
 use super::super::repairs::Repair;
 use super::Coordinator;
+use crate::lease::validity::longest_life;
 use crate::lease::{Fence, Instant, Key, Mode, Token};
 use crate::mutants::{self, Mutant};
 use crate::store::{Absence, AcquireRequest, Answer, Reply, Request};
@@ -127,6 +128,7 @@ impl Coordinator {
             CallTag::RepairFence(repair),
         );
         self.lease_nodes.repairing(token, node);
+        self.lease_nodes.may_live(token, now + timeout + longest_life(ttl));
         self.repairs.begin(repair, Repair { node, key, token, ttl, fence });
     }
 
@@ -192,7 +194,7 @@ impl Coordinator {
     pub(super) fn lease_is_gone(&mut self, now: Instant, token: Token) {
         let Some(ended) = self.end_repairs(token) else { return };
         self.adopter_ended(now, token, None);
-        let ends = Some(ended.until).max(self.ticket_ends.latest(token));
+        let ends = Some(ended.may_live_until).max(self.ticket_ends.latest(token));
         for node in 0..self.nodes.count() {
             let release = TokenChange { ends, ..TokenChange::release(ended.key.clone(), token) };
             self.pending_releases.add(now, node, release, ended.repaired & 1 << node != 0);

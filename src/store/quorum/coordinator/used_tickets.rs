@@ -133,6 +133,9 @@ impl Coordinator {
     /// ticket.
     pub(super) fn detached(&mut self, now: Instant, token: Token) {
         let ended = self.lease_nodes.forget(token);
+        if let Some(EndedLease { may_have, may_live_until, .. }) = &ended {
+            self.detached_leases.add(now, token, *may_have, *may_live_until);
+        }
         if mutants::is(Mutant::TicketKeptAfterDetach) {
             return;
         }
@@ -147,11 +150,13 @@ impl Coordinator {
     /// Releases the ticket of an adopted lease that has ended or was detached, at each node that
     /// may still have the ticket. The node first moves the lease to `to`, which no client uses.
     pub(super) fn release_ticket(&mut self, now: Instant, ended: &EndedLease, to: Token) {
-        let EndedLease { key, token, ticket: Some((ticket, nodes)), until, .. } = ended else { return };
+        let EndedLease { key, token, ticket: Some((ticket, nodes)), may_live_until, .. } = ended else {
+            return;
+        };
         if mutants::is(Mutant::TicketKeptAfterRelease) {
             return;
         }
-        let ends = Some(*until).max(self.ticket_ends.latest(*token));
+        let ends = Some(*may_live_until).max(self.ticket_ends.latest(*token));
         for node in (0..self.nodes.count()).filter(|node| nodes & 1 << node != 0) {
             // Another adopter may give the node back to the ticket only after the first request.
             let change = TokenChange { release: true, ends, ..TokenChange::ticket(key.clone(), *ticket, to) };

@@ -3,9 +3,10 @@
 use super::super::call_queue::CallTag;
 use super::super::pending_releases::TokenChange;
 use super::super::release_result::ReleaseResult;
-use super::super::vote_round::Decision;
+use super::super::vote_round::{Decision, is_certain_no};
 use super::Coordinator;
 use super::pending_request::PendingRequest;
+use crate::lease::validity::longest_life;
 use crate::lease::{Fence, Instant};
 use crate::store::{AcquireRequest, Answer, Reply, Request, StoreError};
 
@@ -69,12 +70,18 @@ impl Coordinator {
     /// Counts the vote of a node, and repairs the lease there if the vote is late and needs it.
     fn vote(&mut self, now: Instant, id: u64, node: usize, answer: Answer) {
         let Some(pending) = self.pending_requests.get_mut(&id) else { return };
-        if let Some((token, _)) = pending.vote_round.request.lease()
-            && pending.vote_round.is_settled()
-        {
-            match &answer {
-                Ok(reply) if reply.is_of_lease() => self.lease_nodes.joined(token, id, node),
-                _ => self.lease_nodes.refused(token, node),
+        if let Some((token, ttl)) = pending.vote_round.request.lease() {
+            if pending.vote_round.is_settled() {
+                match &answer {
+                    Ok(reply) if reply.is_of_lease() => self.lease_nodes.joined(token, id, node),
+                    _ => self.lease_nodes.refused(token, node),
+                }
+            }
+            if !is_certain_no(&answer) {
+                // The node may carry the request out until its time-out.
+                self.lease_nodes.may_live(token, now + longest_life(ttl));
+            } else if matches!(pending.vote_round.request, Request::Acquire(_)) {
+                self.lease_nodes.not_granted(token, id, node);
             }
         }
         let is_renewed = pending.is_renewed;

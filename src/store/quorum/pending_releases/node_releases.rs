@@ -14,8 +14,9 @@ use crate::store::Answer;
 /// The longest pause between two attempts. If this is smaller, a node that stays away is asked more
 /// often. If it is larger, a node that is back keeps released leases for longer.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How long a pending release is kept. After that, the lease ends with its ttl. Few leases have a
-/// longer ttl.
+/// How long a pending release is kept at a node that does not answer. After that, the lease ends
+/// with its ttl. Few leases have a longer ttl. If a node refuses a release, the release is kept
+/// until the end of the lease.
 const LIFE: Duration = Duration::from_secs(600);
 /// The most requests that are pending at one node. If there are more, the one whose lease ends
 /// first is dropped, and that lease ends with its ttl. If this is smaller, more leases are left to
@@ -190,6 +191,8 @@ impl NodeReleases {
                 (ReleaseResult::Refused, _) => {
                     pending.due = now + jittered(LONGEST_PAUSE);
                     pending.change.ends = ends;
+                    // The node works, so a long life costs little.
+                    pending.until = ends.map_or(pending.until, |ends| ends.max(pending.until));
                 }
                 (ReleaseResult::Done, [pause, again @ ..]) => {
                     (pending.due, pending.again) = (now + *pause, again);
