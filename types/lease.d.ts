@@ -56,6 +56,10 @@ export interface Lease {
    * the ttl reaches beyond `maxHold`, the lease ends at `maxHold`, here and at the store.
    * {@link remaining} then says how long that is.
    *
+   * If this call fails, the lease keeps its ttl. If the lease is then lost, the lock is free when
+   * the lease would have ended without this call, or as soon as {@link release} is called or the
+   * client is closed.
+   *
    * @param ttl the ttl from now on, in ms: 10 to 2 147 483 647. Default: the ttl that the lease
    * has.
    * @throws {LockLostError} the lease was lost

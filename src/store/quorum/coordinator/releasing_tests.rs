@@ -78,8 +78,9 @@ fn a_node_that_denies_a_release_is_asked_again_until_the_lease_has_ended_by_its_
     }
 }
 
-/// How long a ticket lives, and for how long a holder renews its lease, in ms.
-const LONG: u64 = 60_000;
+/// How long a ticket lives, and for how long a holder renews its lease, in ms. It is longer than a
+/// release is kept at a node that does not answer.
+const LONG: u64 = 900_000;
 
 /// Returns a request that lets the lease live for much longer.
 fn prolong(token: Token, detaches: bool) -> Request {
@@ -129,7 +130,9 @@ fn a_denied_release_is_repeated_for_as_long_as_an_unanswered_prolongation_may_ke
         let took = denied_for(&mut quorum, token);
         let least = Duration::from_millis(LONG - if is_lost { 2 * TTL } else { 0 });
         let case = format!("detaches: {detaches}, lost: {is_lost}: {took:?}");
-        assert!(took >= least && took < least + 2 * TIMEOUT + Duration::from_secs(1), "{case}");
+        // The clock of the node may be slower, and the request may have been on its way for long.
+        let most = least + Duration::from_millis(LONG / 50) + 2 * TIMEOUT;
+        assert!(took >= least && took < most, "{case}");
     }
 }
 
