@@ -28,7 +28,7 @@ pub type Key = Arc<str>;
 ///
 /// It is a secret: a client that knows it can release the lease. `Debug` therefore does not show
 /// it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(uuid::Uuid);
 
 impl Token {

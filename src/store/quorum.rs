@@ -140,7 +140,7 @@ impl QuorumStore {
             store.listen(Rc::new(move |notice: Notice| {
                 let Some(quorum) = quorum.upgrade() else { return };
                 quorum.coordinator.borrow_mut().noticed(clock::now(), node, notice);
-                quorum.carry_out();
+                quorum.carry_out_soon();
             }));
         }
         quorum

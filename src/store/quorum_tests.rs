@@ -148,3 +148,38 @@ fn several_long_listings_at_once_let_other_tasks_have_the_thread() {
         assert!(turns >= 20, "other tasks had {turns} turns");
     });
 }
+
+/// A store that keeps the listener for its notices.
+#[derive(Default)]
+struct Talker(RefCell<Option<Listener>>);
+
+impl Store for Talker {
+    fn execute(self: Rc<Self>, batch: Vec<Request>, _: Duration) -> LocalBoxFuture<'static, Vec<Answer>> {
+        async move { vec![Ok(Reply::Ready); batch.len()] }.boxed_local()
+    }
+
+    fn listen(&self, listener: Listener) {
+        *self.0.borrow_mut() = Some(listener);
+    }
+
+    fn close(self: Rc<Self>) -> LocalBoxFuture<'static, ()> {
+        async {}.boxed_local()
+    }
+}
+
+#[test]
+fn many_notices_at_once_are_followed_once() {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+    runtime.unwrap().block_on(async {
+        let talker = Rc::new(Talker::default());
+        let nodes: [Rc<dyn Store>; 3] =
+            [talker.clone(), Rc::new(Talker::default()), Rc::new(Talker::default())];
+        let quorum = QuorumStore::new(nodes.into_iter().map(|node| (Arc::from("n"), node)).collect());
+        let listener = talker.0.borrow().clone().expect("the quorum listens");
+        listener(Notice::Granted { number: 7, fence: None });
+        assert!(quorum.carrying_out.get(), "the quorum follows the notice later, with all others");
+        listener(Notice::Granted { number: 8, fence: None });
+        yield_now().await;
+        assert!(!quorum.carrying_out.get());
+    });
+}

@@ -15,7 +15,7 @@
 //! The waiter asks all nodes sooner if another node hands it the lock, or if that holder no longer
 //! holds most nodes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
@@ -59,11 +59,24 @@ struct TrackedWaiter {
     polled: Instant,
 }
 
-impl TrackedWaiter {
+/// When waiters are called, in order. A server can send a notice every few µs, and each of them may
+/// ask for the next call.
+#[derive(Default)]
+struct Calls(BTreeSet<(Instant, Token)>);
+
+impl Calls {
+    fn set(&mut self, token: Token, waiter: &mut TrackedWaiter, call_at: Option<Instant>) {
+        if let Some(before) = std::mem::replace(&mut waiter.call_at, call_at) {
+            self.0.remove(&(before, token));
+        }
+        self.0.extend(call_at.map(|at| (at, token)));
+    }
+
     /// Calls the waiter. Returns the number of its last poll.
-    fn call(&mut self) -> Option<u64> {
-        (self.call_at, self.called) = (None, true);
-        self.numbers.back().copied()
+    fn call(&mut self, token: Token, waiter: &mut TrackedWaiter) -> Option<u64> {
+        self.set(token, waiter, None);
+        waiter.called = true;
+        waiter.numbers.back().copied()
     }
 }
 
@@ -83,6 +96,7 @@ pub enum NoticeEffect {
 pub struct WaiterTracker {
     waiters: HashMap<Token, TrackedWaiter>,
     numbers: FxHashMap<u64, Token>,
+    calls: Calls,
     /// When silent waiters are forgotten next.
     sweep_at: Instant,
 }
@@ -119,7 +133,8 @@ impl WaiterTracker {
         if waiter.handed & !waiter.skipped != 0 {
             waiter.skipped = 0;
         }
-        (waiter.handed, waiter.call_at, waiter.called) = (waiter.skipped, None, false);
+        (waiter.handed, waiter.called) = (waiter.skipped, false);
+        self.calls.set(token, waiter, None);
         waiter.last = vote_round;
         (waiter.skipped, now >= waiter.skipped_until)
     }
@@ -134,7 +149,7 @@ impl WaiterTracker {
         };
         waiter.vote_round = None;
         if waiter.handed & !(granted | waiter.skipped) != 0 {
-            waiter.call_at = Some(now + patience);
+            self.calls.set(token, waiter, Some(now + patience));
         }
         waiter.handed |= granted;
     }
@@ -155,7 +170,7 @@ impl WaiterTracker {
         waiter.handed |= granted;
         (waiter.skipped, waiter.spared_for) = (waiter.skipped | granted, holder);
         if waiter.handed & !waiter.skipped == 0 {
-            waiter.call_at = None;
+            self.calls.set(token, waiter, None);
         }
     }
 
@@ -196,9 +211,11 @@ impl WaiterTracker {
             return NoticeEffect::Nothing;
         }
         if waiter.handed.count_ones() as usize >= enough {
-            return waiter.call().map_or(NoticeEffect::Nothing, NoticeEffect::Call);
+            return self.calls.call(token, waiter).map_or(NoticeEffect::Nothing, NoticeEffect::Call);
         }
-        waiter.call_at.get_or_insert(now + patience);
+        if waiter.call_at.is_none() {
+            self.calls.set(token, waiter, Some(now + patience));
+        }
         NoticeEffect::Nothing
     }
 
@@ -238,7 +255,8 @@ impl WaiterTracker {
 
     /// Forgets `token`, which does not wait any more.
     pub fn forget(&mut self, token: Token) {
-        if let Some(waiter) = self.waiters.remove(&token) {
+        if let Some(mut waiter) = self.waiters.remove(&token) {
+            self.calls.set(token, &mut waiter, None);
             for number in &waiter.numbers {
                 self.numbers.remove(number);
             }
@@ -248,9 +266,14 @@ impl WaiterTracker {
     /// Returns the numbers of the waiters that have to poll now.
     pub fn due(&mut self, now: Instant) -> Vec<u64> {
         let mut due = Vec::new();
-        for waiter in self.waiters.values_mut() {
-            if waiter.call_at.is_some_and(|at| at <= now) {
-                due.extend(waiter.call());
+        while let Some(&(at, token)) = self.calls.0.first()
+            && at <= now
+        {
+            match self.waiters.get_mut(&token) {
+                Some(waiter) => due.extend(self.calls.call(token, waiter)),
+                None => {
+                    self.calls.0.pop_first();
+                }
             }
         }
         due.sort_unstable();
@@ -259,7 +282,7 @@ impl WaiterTracker {
 
     /// Returns when the next waiter is due.
     pub fn next_wake(&self) -> Option<Instant> {
-        self.waiters.values().filter_map(|waiter| waiter.call_at).min()
+        self.calls.0.first().map(|(at, _)| *at)
     }
 
     /// Returns the number of waiters.

@@ -92,6 +92,7 @@ fn a_waiter_that_does_not_wait_any_more_is_forgotten() {
     noticed(&mut waiters, 1, 7, 0);
     waiters.forget(token);
     assert_eq!((waiters.len(), waiters.numbers.len(), waiters.next_wake()), (0, 0, None));
+    assert!(waiters.calls.0.is_empty());
     assert_eq!(noticed(&mut waiters, 2, 7, 1), NoticeEffect::Nothing);
     // A silent waiter is forgotten, too, unless its poll is still under way.
     waiting(&mut waiters, 1);

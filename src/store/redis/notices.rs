@@ -7,6 +7,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
 use super::link::Link;
+use super::pace::Pace;
+use super::reader::Reader;
 use super::short_text::short_text;
 use crate::lease::Fence;
 use crate::store::{Listener, Notice};
@@ -20,10 +22,14 @@ const MOST_NOTICE: usize = 64;
 
 /// Passes the notices in `pushes`, the messages of `link`, to `listener` until the connection ends.
 pub fn forward(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener, link: Weak<Link>) {
+    let Some(mut reader) = link.upgrade().map(|link| Reader::of(link.budget())) else { return };
     spawn_local(async move {
         let mut news = Vec::new();
         while pushes.recv_many(&mut news, MOST).await > 0 {
+            // A server may send without end, and each notice may make a waiter ask.
+            let mut pace = Pace::begin(&mut reader).await;
             for push in news.drain(..) {
+                pace.keep().await;
                 let is_over = push.kind == PushKind::SUnsubscribe;
                 if let Some(notice) = read(push) {
                     listener(notice);
