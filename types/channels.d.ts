@@ -112,8 +112,8 @@ export interface AcquireMessage extends ClientMessage, Ending<AcquireOutcome> {
   /** Which locks; more than one only if the call asked for several. */
   readonly keys: readonly string[]
   /**
-   * The kind of the lock. When a call of `adopt` begins, this is what its ticket says, and when the
-   * call has got the lease, this is the mode of the lease.
+   * The kind of the lock. For `adopt`, this is the mode in the ticket until the call has the lease,
+   * and then the mode of the lease.
    */
   readonly mode: LockMode
   /** The ttl that the call asks for, in ms. */

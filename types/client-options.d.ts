@@ -114,7 +114,7 @@ export interface LockClientOptions {
    * Only the first process of a container (pid 1) exits with code 128 plus the signal's number
    * instead. A second signal ends the process at once, unless it arrives within 500 ms: some parent
    * processes forward a signal that the process has got already. If other code listens with
-   * `process.once()`, a second signal ends the process after the drain, also within 500 ms: that
+   * `process.once()`, a second signal ends the process after the drain, even within 500 ms: that
    * code may have raised the signal. Main thread only. Default none. Signals that end no process by
    * default, such as SIGCHLD and SIGWINCH, are refused.
    */

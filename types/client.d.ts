@@ -36,9 +36,9 @@ export interface LockClient extends Emitter<LockClientEvents> {
    * least one: which locks. A key that ends with `@once:` and an id belongs to {@link once} and
    * {@link schedule}: this method refuses it (`ERR_INVALID_ARG_VALUE`). If a part of the key is
    * `undefined`, `null`, `NaN` or `[object Object]`, a value is probably missing, and unrelated
-   * calls share the lock. The first key with each of these texts is a process warning with the code
-   * `LEASEHOLD_SUSPICIOUS_KEY`.
-   * @returns a promise of the lease, which has no `release()` or `signal` itself: `await` it
+   * calls share the lock. For the first key with each of these texts, the thread emits a process
+   * warning with the code `LEASEHOLD_SUSPICIOUS_KEY`.
+   * @returns a promise of the lease: `await` it, because a promise has no `release()` or `signal`
    * @throws {LockTimeoutError} the lock was held for all of `wait`, or at each try: see
    * {@link AcquireOptions.retry}. The error says who held it, which may take up to 250 ms more
    * @throws {StoreUnavailableError | QuorumError} the store could not be reached or used. The call

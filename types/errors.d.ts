@@ -95,8 +95,9 @@ export interface LockTimeoutErrorOptions extends LockErrorOptions {
  * Code `ERR_LOCK_LOST`: the lease ended although its holder had not released it. If its last
  * renewal failed, `cause` is the error, a {@link StoreUnavailableError} or {@link QuorumError}, and
  * the message contains it, too. If the reason is `expired` or `stalled`, and this thread noticed
- * the loss at least 100 ms after the end of the lease, the message says how many ms. Unless the
- * reason is `closed`, the message names the store, and says that `inspect()` shows the holder.
+ * the loss at least 100 ms after the end of the lease, the message says how many ms. If a held
+ * lease was lost, the message names the store, and says that `inspect()` shows the holder, unless
+ * the reason is `closed`.
  */
 export class LockLostError extends LockError {
   constructor(reason: LossReason, message: string, options?: LockErrorOptions)
@@ -108,7 +109,7 @@ export class LockLostError extends LockError {
 /**
  * Code `ERR_LOCK_ABORTED`: the caller's signal was aborted; its reason is the `cause`. The message
  * says how long the call had waited. The client does not ask the store who holds the lock, because
- * an abort ends the call at once: {@link LockClient.inspect} shows that.
+ * an abort ends the call at once: {@link LockClient.inspect} shows the holder.
  */
 export class LockAbortedError extends LockError {
   constructor(message: string, options?: LockErrorOptions)

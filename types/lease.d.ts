@@ -54,7 +54,7 @@ export interface Lease {
    * Renews the lease now. You need it only with `autoRenew: false`, or for another ttl. The lease
    * never ends earlier than before: a shorter ttl takes effect with the renewals after this one. If
    * the ttl reaches beyond `maxHold`, the lease ends at `maxHold`, here and at the store.
-   * {@link remaining} then says how long that is.
+   * {@link remaining} then says how long the lease lives.
    *
    * If this call fails, the lease keeps its ttl. If the lease is then lost, the lock is free when
    * the lease would have ended without this call, or as soon as {@link release} is called or the
@@ -78,9 +78,9 @@ export interface Lease {
    * **The ticket is a secret:** a process that has it can take the lease, and it contains the
    * token.
    *
-   * If the process or the worker thread ends before your code has the ticket, it releases the
-   * lease. If it is killed, or ends in the microtasks right before your code runs, the lock stays
-   * taken until its time is over.
+   * If the process or the worker thread ends before your code has the ticket, the client releases
+   * the lease. If the process is killed, or ends in the microtasks right before your code runs, the
+   * lock stays taken until the time of the ticket is over.
    *
    * If the process that adopted the lease dies, the lock is free after the `ttl` of that process's
    * last renewal. Over a quorum, it is not free before the time of the ticket is over.
@@ -91,7 +91,7 @@ export interface Lease {
    *
    * If the call rejects, there is no ticket, and `ttl` does not keep the lock taken. If the lease
    * is then lost, the lock is free when the lease would have ended without this call, or as soon as
-   * {@link release} is called.
+   * {@link release} is called or the client is closed.
    *
    * @param ttl how long the ticket can be adopted at least, in ms: 10 to 2 147 483 647. As with
    * {@link renew}, the lease never ends earlier than before. Default: the lease's ttl.
