@@ -1,4 +1,4 @@
-// The messages of aborted calls say for how long the call waited, and what shows the holder.
+// The messages of aborted calls say how long the call waited, and how to see the holder.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

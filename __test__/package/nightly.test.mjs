@@ -114,7 +114,7 @@ describe('examples/nightly', { timeout: 120_000 }, () => {
     test('lets the running server send all mails and release its lock', async (t) => {
       const { cluster, folder, store } = await sending(t, 300)
       cluster.ctrlC()
-      // npm passes Ctrl-C on to the cluster, which the terminal has sent it to already.
+      // npm passes Ctrl-C on to the cluster, which has got it from the terminal already.
       assert.equal(await Promise.race([cluster.ended, sleep(100)]), undefined, 'the mails are still being sent')
       cluster.kill('SIGINT')
       assert.equal(await within('its end', cluster.ended), 0, cluster.log())

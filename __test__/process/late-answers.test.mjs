@@ -10,7 +10,7 @@ import { atEnd } from '../support/endings.mjs'
 const ROUNDS = 150
 /** How long an answer may take, in ms. The store answers at once. */
 const MOST = 5_000
-/** A renewal, after 9 s, would wake the event loop. */
+/** A renewal would wake the event loop. With this ttl, the first one comes after 9 s. */
 const OPTIONS = { ttl: 30_000, wait: 60_000 }
 
 /** Blocks this thread for `ms`, so that the engine answers meanwhile. */
@@ -32,7 +32,7 @@ describe('late answers', { timeout: 120_000 }, () => {
       const [holder, next] = [await asked[5], asked[6]]
       const tries = Array.from({ length: 260 + ((round * 37) % 240) }, () => locks.tryAcquire('busy'))
       await tries[50]
-      // `next` gets the lease on this thread, and the engine answers this release.
+      // `next` gets the lease on this thread, while the engine answers the release of `other`.
       holder.release()
       const released = other.release()
       spin(2 + (round % 4))

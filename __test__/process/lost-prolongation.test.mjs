@@ -96,7 +96,7 @@ for (const count of [1, 3]) {
     })
   }
 
-  test(`${of}: so it is if the lease has reached its maxHold`, async (t) => {
+  test(`${of}: after detach(), a lease that reaches its maxHold does not keep the lock`, async (t) => {
     const { locks, others, mute, heal } = await start(t, count, 1_500)
     const lease = await locks.acquire('k', { maxHold: 2_500 })
     mute()
@@ -107,7 +107,7 @@ for (const count of [1, 3]) {
     await next.release()
   })
 
-  test(`${of}: so it is for an adopted lease, however long its first ticket would last`, async (t) => {
+  test(`${of}: after detach(), a lost adopted lease does not keep the lock, however long its first ticket would last`, async (t) => {
     const { locks, others, mute, heal } = await start(t, count, 1_500)
     const first = await others.acquire('k', { ttl: 1_500 })
     const lease = await locks.adopt(await first.detach(LONGEST), { autoRenew: false })

@@ -84,7 +84,7 @@ async function main() {
   }
   process.once('exit', () => {
     for (const racer of racers) racer.kill()
-    // A process that is being killed may still write.
+    // A racer that is being killed may still write here.
     rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
   })
   // npm and `leasehold demo` pass on the Ctrl-C that the terminal sends here, too. With

@@ -10,7 +10,7 @@ const SIGNALS = ['SIGINT', 'SIGTERM']
  */
 const PASSED_ON_WITHIN = 500
 
-/** Calls `shutDown` on the first signal. A signal 0.5 s later or more ends the process at once. */
+/** Calls `shutDown` on the first signal. A signal over 0.5 s later ends the process at once. */
 export function shutDownOnSignal(shutDown) {
   let hasBegun = false
   const listener = (signal) => {

@@ -29,7 +29,7 @@ const MOST_SHOWN = 1_024
 /** Escapes control characters: otherwise, a key could clear the screen. */
 export const plain = (text: string): string => printable(text, MOST_SHOWN)
 
-/** Shows a key or a name without the login of a URL and the secrets in its query, as errors do. */
+/** Returns a key or a name as errors show it: without the login and the secrets of a URL. */
 export const shownName = (name: string): string => plain(keyWithoutSecrets(name))
 
 /**

@@ -130,7 +130,7 @@ class SignalListener {
     // If there is another listener, it decides whether the process ends.
     const alone = this.#isAlone()
     if (alone && shared.drain !== undefined) {
-      // A second signal ends the process without the drain.
+      // A second signal ends the process before the drain is over.
       if (now() - shared.drain.since >= FORWARDED_WITHIN) return this.endProcess()
       // Another listener may have raised this signal, to end the process.
       shared.drain.raised ??= this
@@ -163,8 +163,8 @@ interface Drain {
   /** When the signal arrived. */
   readonly since: number
   /**
-   * Listens to the first signal that came during the drain and that no other listener heard. Such a
-   * signal ends the process after the drain, even if another listener heard the first one.
+   * The listener to the first signal during the drain that no other code heard. That signal ends
+   * the process after the drain, even if other code heard the signal that began the drain.
    */
   raised: SignalListener | undefined
 }
@@ -175,7 +175,7 @@ interface Drain {
  */
 interface SharedState {
   readonly listeners: Map<NodeJS.Signals, SignalListener>
-  /** The drain after the first signal; `undefined` if that is over. */
+  /** The drain after the first signal; `undefined` if there is none, or if it is over. */
   drain: Drain | undefined
   /** The listener to `'removeListener'`, which exists while a signal has a listener. */
   onRemoval: ((event: string | symbol, listener: object) => void) | undefined

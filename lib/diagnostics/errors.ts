@@ -217,8 +217,8 @@ function contendedError(
 }
 
 /**
- * Makes the error of a call whose signal aborted with the reason `cause`. `began` is when the call
- * began, in ms of {@link now}; `undefined` if the signal was aborted before.
+ * Returns the error of a call whose signal was aborted with the reason `cause`. `began` is when the
+ * call began, in ms of {@link now}; `undefined` if the signal was aborted before that.
  */
 export function abortedError(key: string, cause: unknown, began?: number): LockAbortedError {
   const message =
@@ -283,7 +283,7 @@ export function unavailableError(kind: number, message: string, key?: string): L
   return new StoreUnavailableError(storeReasons[kind] ?? 'internal', words, { key })
 }
 
-/** The words of a refused lock file in src/store/sqlite/admission.rs: `second_copy`. */
+/** Marks the error of a refused lock file: see `second_copy` in src/store/sqlite/admission.rs. */
 const IN_OTHER_COPY = 'is open in another copy of leasehold in this process'
 
 /**

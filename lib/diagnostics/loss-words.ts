@@ -59,7 +59,7 @@ export function lossWords(reason: api.LossReason, lease: LostLease, facts: LossF
   return WORDS[reason](lease, facts)
 }
 
-/** Returns the end of an error about a lost lease: where the lock is, and what shows its holder. */
+/** Returns the end of an error about a lost lease: where the lock is, and how to see its holder. */
 export function lookWords(reason: api.LossReason, store: api.StoreIdentity): string {
   if (reason === 'closed') return ''
   // The words for a missing lease name the store.

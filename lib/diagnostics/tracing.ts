@@ -209,7 +209,7 @@ export function traced<T extends CallResult, R extends TracedRequest>(
     if (answer === null) return
     const leases = leasesOf(answer)
     message.fence = leases[0]?.fence as number
-    // The ticket of an adoption may say another mode than the store.
+    // The ticket of an adoption may name another mode than the store.
     message.mode = modeOf(leases[0]?.[tracedMost] as number)
     const told: api.LeaseMessage[] = []
     message.leases = told

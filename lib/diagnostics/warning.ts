@@ -20,7 +20,7 @@ class LeaseholdWarning extends Error {
     super(message, error && { cause: error })
     this.code = code
     this.detail = detail
-    // A stack has ten calls. Those of this file would take the place of the user's.
+    // A stack shows ten calls. Leave out those of this file, so that the user's calls have room.
     Error.captureStackTrace?.(this, emitWarning)
   }
 }

@@ -20,7 +20,7 @@ export class Settlement {
     this.#began = began
   }
 
-  /** When the call began, in ms of {@link now}; known only if it has a signal. */
+  /** When the call began, in ms of {@link now}; `undefined` if it has no signal. */
   get began(): number | undefined {
     return this.#began
   }

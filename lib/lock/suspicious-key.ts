@@ -13,7 +13,7 @@ const CODE = 'LEASEHOLD_SUSPICIOUS_KEY'
  */
 const SUSPICIOUS = /(?:^|[:/.\-_#| ])(undefined|null|NaN|\[object Object\])(?![^:/.\-_#| ])/
 
-/** What probably happened, by the text that JavaScript makes of the value. */
+/** What was probably put into the key, by the text that JavaScript makes of it. */
 const CAUSES: Readonly<Record<string, string>> = {
   undefined: 'a value that is not set',
   null: 'a value that is not set',
@@ -21,12 +21,12 @@ const CAUSES: Readonly<Record<string, string>> = {
   '[object Object]': 'an object in place of its id',
 }
 
-/** The texts that a warning was emitted for. */
+/** The texts that this thread has warned of. */
 const warned = new Set<string>()
 
 /**
- * Emits a process warning if a part of `key` looks like a missing value, for the first key with
- * each such text: a mistake in one place concerns many calls. Never throws.
+ * Emits a process warning if a part of `key` looks like a missing value. Warns only of the first
+ * key with each such text, because one mistake concerns many calls. Never throws.
  */
 export function warnOfSuspiciousKey(key: string): void {
   if (!SUSPICIOUS.test(key)) return

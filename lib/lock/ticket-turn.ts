@@ -12,8 +12,8 @@ let last: Promise<void> = Promise.resolve()
  *
  * Between the note and the caller's code, only those microtasks run that were queued before. If one
  * of them ends the process, or if another thread ends this one at that moment, the lock stays taken
- * until the time of the ticket is over. So it does if the caller's code waits for other promises
- * first, as `Promise.all()` does, and the process ends meanwhile.
+ * until the time of the ticket is over. The same happens if the caller's code first waits for other
+ * promises, as `Promise.all()` does, and the process ends meanwhile.
  */
 export function ticketTurn(): Promise<void> {
   const turn = last

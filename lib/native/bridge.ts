@@ -210,9 +210,9 @@ export class Bridge {
   }
 
   /**
-   * Notes that the holder has released the lost lease of `token`. So native code releases what a
-   * `detach` or `renew` that failed may have left at the store, and does not wait for the end of
-   * the lease.
+   * Notes that the holder has released the lost lease of `token`. Native code then releases at once
+   * what a failed `detach` or `renew` may have left at the store. Otherwise, it would wait for the
+   * end of the lease.
    */
   releaseLost(token: string): void {
     this.#batch.addText(token)

@@ -6,7 +6,7 @@ import { printable } from './printable'
 
 const { version } = require('../../package.json')
 
-/** The copies: from where each copy is to its version. Copies of all versions share this. */
+/** Maps the place of each copy to its version. Copies of all versions share this map. */
 type Copies = Map<string, string>
 
 /** Copies of all versions use this name, so the form of its value must stay as it is. */
@@ -16,12 +16,15 @@ const NAME = Symbol.for('leasehold.copies')
 const IN_PACKAGE = join(sep, 'dist', 'util', 'copies.js')
 
 /**
- * How many other copies an error names. If this is larger, the error is hard to read; if it is
- * smaller, it may not name the copy that is in the way.
+ * The most other copies that an error names. If this is larger, the error is hard to read; if it is
+ * smaller, the error may not name the copy that is in the way.
  */
 const MOST_NAMED = 3
 
-/** The most characters of a path in an error. If this is smaller, the end of a path is cut off. */
+/**
+ * The most characters of a path in an error. If this is larger, the error is hard to read; if it is
+ * smaller, the end of a path is cut off.
+ */
 const MOST_OF_PATH = 500
 
 /** Notes this copy. */
@@ -29,7 +32,7 @@ export function noteCopy(): void {
   copies().set(place(), version)
 }
 
-/** Returns sentences that name this copy and the others, and say how to get rid of the others. */
+/** Returns sentences that name this copy and the others, and say how to leave only one. */
 export function copyWords(): string {
   const here = place()
   const others = [...copies()].filter(([path]) => path !== here).map(([path, other]) => nameOf(other, path))
@@ -56,7 +59,7 @@ function copies(): Copies {
 
 /** Returns the folder of this copy, or the file of the bundle that it is in. */
 function place(): string {
-  // Bundles of ES modules have no such name.
+  // Bundles of ES modules have no `__filename`.
   if (typeof __filename !== 'string') return 'a bundle'
   return __filename.endsWith(IN_PACKAGE) ? __filename.slice(0, -IN_PACKAGE.length) : __filename
 }
