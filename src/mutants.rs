@@ -73,7 +73,7 @@ pub enum Mutant {
     LeaseKeptAtEnd,
     /// The engine does not release a lease that was lost after a prolongation without an answer.
     LostProlongationForgotten,
-    /// The engine releases such a lease at once, although the holder's work may still run.
+    /// The engine releases such a lease too early: the holder's work may still run.
     LostProlongationFreedEarly,
     /// The quorum detaches a lease while nodes still have to answer the acquire.
     DetachedTooSoon,

@@ -228,8 +228,8 @@ impl Bridge {
     }
 
     /// Tells the engine that the caller of a detachment has its ticket. Until then, the end of the
-    /// environment releases the lease. The engine hears of this before it hears of that end,
-    /// because this does not wait for the next batch of operations.
+    /// environment releases the lease. Does not wait for the next batch of operations, so the
+    /// engine hears of the ticket before it hears of that end.
     #[napi(catch_unwind)]
     pub fn see_ticket(&self, token: String) {
         let (Some(engine), Some(token)) = (self.engine(), Token::parse(&token)) else { return };
@@ -250,8 +250,8 @@ impl Bridge {
         self.texts.clear();
         let Some(registration) = &self.registration else { return 0 };
         registration.pulse.beat(clock::now());
-        // Always empty the outbox, because it does not wake this thread again before that. A
-        // hand-off may have put other settlements here meanwhile.
+        // Always empty the outbox: until then, it does not wake this thread again. A hand-off may
+        // have put other settlements into `taken` meanwhile.
         match registration.outbox.take() {
             settled if self.taken.is_empty() => self.taken = settled.into(),
             settled => self.taken.extend(settled),

@@ -255,9 +255,9 @@ pub enum Command {
         op: OpId,
     },
     /// Tells the engine that the holder has released a lease after its loss. The engine then
-    /// releases what a prolongation may have left of it.
+    /// releases what a prolongation may have left at the store.
     ReleaseLost {
-        /// The lease, if the engine has not told its loss yet. Otherwise any operation.
+        /// The lease, if the engine has not reported its loss yet. Otherwise any operation.
         op: OpId,
         /// The token of the lease.
         token: Token,

@@ -130,7 +130,7 @@ impl Engine {
 /// What a store has done.
 enum Done {
     Answered(Sent, Vec<Answer>),
-    /// It has carried out what it still had to do when it became unused.
+    /// The unused store has carried out what it still had to do.
     Finished(StoreId),
     Closed,
 }

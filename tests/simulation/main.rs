@@ -2,10 +2,10 @@
 //! their threads hang, their callers cancel and release, and the network delays and loses messages.
 //! All randomness comes from one seed. A failure prints the command that replays its schedule:
 //! `LEASEHOLD_SEED=n node scripts/cargo.mjs test --features mutants --test simulation TEST`.
-//! Without the feature, tokens do not depend on the seed. Without the name of the test, the seed
-//! runs in all kinds of schedules, and the search for all mutants runs, too. `LEASEHOLD_SEEDS=n`
-//! runs n schedules of each kind, and `LEASEHOLD_MUTANT=text` the mutants whose names contain the
-//! text (`mutants.rs`).
+//! Without the feature, tokens do not depend on the seed. Without the name of the test, the command
+//! runs the seed in all kinds of schedules, and searches for all mutants, too. `LEASEHOLD_SEEDS=n`
+//! runs n schedules of each kind. `LEASEHOLD_MUTANT=text` searches for the mutants whose names
+//! contain the text (`mutants.rs`).
 
 mod campaign;
 mod history;

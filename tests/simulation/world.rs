@@ -90,8 +90,8 @@ pub struct World {
     /// The acquires and detachments that the first process has sent to each node, while they are
     /// kept.
     copies: Option<Vec<(usize, Request)>>,
-    /// When the lease of the first process ends at each node by the node's clock, unless it is
-    /// detached; while that is of interest.
+    /// While the scene `lost_prolongations` runs: when the lease of the first process ends at each
+    /// node, by the node's clock, if nothing prolongs it.
     lease_ends: Option<BTreeMap<usize, Instant>>,
     /// The process and the slot of each acquire that must fail, because a ticket or its adopter has
     /// the lock.

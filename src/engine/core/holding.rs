@@ -108,8 +108,8 @@ impl Core {
         self.stores.send(Outgoing { store, request, tag, timeout });
     }
 
-    /// Releases what a prolongation may have left of a lost lease. Its holder has released the
-    /// lease, so no work runs under it any more.
+    /// Releases what a prolongation may have left at the store of a lost lease. The holder has
+    /// released the lease, so no work runs under it any more.
     pub(super) fn release_lost(&mut self, op: OpId, token: Token) {
         // The JavaScript thread may see the loss before this thread does.
         if self.held_leases.has(op, token)

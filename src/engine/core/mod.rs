@@ -194,8 +194,8 @@ impl Core {
         self.cx.timers.next()
     }
 
-    /// Returns how many waiters, places in queues, leases and clean-ups there are. Leases that were
-    /// lost and are to be released later count, too.
+    /// Returns how many waiters, places in queues, leases and clean-ups there are. Counts lost
+    /// leases that are to be released later, too.
     pub fn concerns(&self) -> usize {
         self.waiters.len()
             + self.queue_entries.len()

@@ -1,5 +1,6 @@
 //! Remembers how long the nodes keep the leases that this process has detached. The caller may end
-//! before it has its ticket. Then the engine releases the lease, and a node may refuse that. Pure.
+//! before it has its ticket. Then the engine releases the lease, and a node may refuse the release.
+//! Pure.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,7 +17,7 @@ const MOST: usize = 65_536;
 pub struct DetachedLeases {
     /// For each token, the nodes that may have the lease, as bits, and until when.
     leases: HashMap<Token, (u64, Instant)>,
-    /// The tokens in the order of their detachments, with some that are forgotten.
+    /// The tokens in the order of their detachments. Some of them are not in `leases` any more.
     order: VecDeque<Token>,
 }
 

@@ -42,8 +42,8 @@ pub struct EndedLease {
     pub valid_until: Instant,
     /// The nodes that may have the lease, as bits: all but those that certainly never granted it.
     pub may_have: u64,
-    /// The latest time at which the lease ends at these nodes by its ttl, by all that they were
-    /// asked for, answered or not.
+    /// The latest time at which the lease ends at these nodes by its ttl. Requests without an
+    /// answer count.
     pub may_live_until: Instant,
 }
 
@@ -70,7 +70,7 @@ pub struct Agreement {
 struct TrackedLease {
     /// The nodes that granted or renewed the lease, as bits.
     nodes: u64,
-    /// The nodes whose last answer was not that they have the lease, as bits.
+    /// The nodes whose last answer did not confirm the lease, as bits.
     lacking: u64,
     /// The nodes that are not known to have accepted the lease's last fence, as bits.
     unfenced: u64,
@@ -83,12 +83,12 @@ struct TrackedLease {
     /// The time until which the holder may use the lease.
     valid_until: Instant,
     /// The latest time at which the lease ends at these nodes, as far as they have answered in
-    /// time. Counts for the end of an adopted lease.
+    /// time. Decides when an adopted lease ends.
     until: Instant,
     /// The nodes that may have the lease, as bits.
     may_have: u64,
     /// The latest time at which a node ends the lease. Requests without an answer count, so the
-    /// holder can't rely on that time. Counts for releases that are refused.
+    /// holder can't rely on that time. Decides how long a refused release is repeated.
     may_live_until: Instant,
     terms: LeaseTerms,
 }

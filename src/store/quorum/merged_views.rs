@@ -17,8 +17,8 @@ use crate::store::listing::{ListFilter, Listing};
 use crate::store::node_views::{NodeCounts, NodeViews, ShownLocks};
 use crate::store::{LeaseInfo, LockInfo, Reply, Servers};
 
-/// Returns the reply of a quorum whose nodes have these views. Calls `pause` for each lock, at
-/// least after each node's view of it.
+/// Returns the reply of a quorum whose nodes have these views. Calls `pause` at least once for each
+/// lock of each node.
 pub async fn merge(views: NodeViews, pause: &mut impl AsyncFnMut()) -> Reply {
     match views.shown {
         ShownLocks::One(said) => Reply::Inspected(counted(said.iter(), views.counts, pause).await),

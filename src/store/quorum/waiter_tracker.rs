@@ -59,8 +59,8 @@ struct TrackedWaiter {
     polled: Instant,
 }
 
-/// When waiters are called, in order. A server can send a notice every few µs, and each of them may
-/// ask for the next call.
+/// The times at which waiters are called, in order. A server can send a notice every few µs, and
+/// after each notice, the quorum may look up the next call.
 #[derive(Default)]
 struct Calls(BTreeSet<(Instant, Token)>);
 

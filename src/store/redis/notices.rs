@@ -26,7 +26,7 @@ pub fn forward(mut pushes: UnboundedReceiver<PushInfo>, listener: Listener, link
     spawn_local(async move {
         let mut news = Vec::new();
         while pushes.recv_many(&mut news, MOST).await > 0 {
-            // A server may send without end, and each notice may make a waiter ask.
+            // A server may send without end, and each notice may make a waiter poll.
             let mut pace = Pace::begin(&mut reader).await;
             for push in news.drain(..) {
                 pace.keep().await;

@@ -189,8 +189,8 @@ impl SqliteStore {
             Ok(Ok(answers)) => answers,
             Ok(Err(_)) => all_failed(count, &self.gone(true)),
             Err(_) => {
-                // The thread learns whether this task has got its answers. If it has sent them by
-                // now, this task takes them.
+                // Close the channel: then the thread learns that this task waits no longer. If the
+                // thread has sent its answers by now, take them.
                 answers.close();
                 answers.try_recv().unwrap_or_else(|_| all_failed(count, &self.late(&claim)))
             }

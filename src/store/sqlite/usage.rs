@@ -46,8 +46,8 @@ impl Usage {
         }
     }
 
-    /// Returns the leases that `batch` has ended, by its `answers`. They count until the engine has
-    /// the answers: its holder may still have a lease that the store has detached.
+    /// Returns the leases that `batch` has ended, by its `answers`. They count as living until the
+    /// engine has the answers: before that, the holder of a detached lease still counts on it.
     pub fn ended_by(batch: &[Request], answers: &[Answer]) -> Vec<Token> {
         let ended = batch.iter().zip(answers).filter_map(|asked| match asked {
             (Request::Detach { token, .. }, Ok(Reply::Renewed { .. } | Reply::NotHeld(_)))
@@ -59,7 +59,7 @@ impl Usage {
         ended.collect()
     }
 
-    /// Notes that leases have ended, and that the engine knows.
+    /// Notes that leases have ended, and that the engine knows it.
     pub fn end(&mut self, ended: &[Token]) {
         for token in ended {
             self.leases.remove(token);

@@ -1,6 +1,6 @@
 //! Simulates a lease that is lost after its process has asked to detach it or to renew it for a
-//! long time. If the caller got no ticket, another process gets the lock: not before the lease
-//! would have ended without that request, unless its holder releases it, and not much later.
+//! long time. If the caller got no ticket, another process gets the lock soon after the lease would
+//! have ended without that request, and earlier only if the holder releases it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,8 +16,7 @@ use super::World;
 const KEY: &str = "lost";
 /// How long each lease lives, in ms.
 const TTL: u32 = 3_000;
-/// How long the ticket or the renewed lease would live, in ms. It is longer than all that the scene
-/// waits for.
+/// How long the ticket or the renewed lease would live, in ms. The scene waits for a shorter time.
 const LONG: u32 = 120_000;
 /// How long the holder may hold its lease, if there is a limit.
 const MAX_HOLD: Duration = Duration::from_secs(1);

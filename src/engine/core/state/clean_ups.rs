@@ -11,8 +11,8 @@
 //! before the refused release. So the lease ends by itself, one ttl later at the latest. Until
 //! then, the clean-up repeats the release: an administrator may remove the cause of the refusal.
 //!
-//! **A clean-up may wait before its first release:** one of a detached lease waits until its
-//! environment ends. See [`unseen_tickets`](super::unseen_tickets).
+//! **A clean-up may wait before its first release:** that of a detached lease waits until the
+//! environment of its caller ends. See [`unseen_tickets`](super::unseen_tickets).
 //!
 //! Touches its own map, and uses the time, the timers and the random numbers of the [`Context`].
 //! Returns a [`Progress`] that says what the client and the store no longer have to wait for.
@@ -243,7 +243,7 @@ impl CleanUps {
         if clean_up.overdue { clean_up.stop_counting() } else { Progress::Continues }
     }
 
-    /// Forgets a clean-up.
+    /// Forgets a clean-up, because nothing has to be released any more.
     pub fn forget(&mut self, id: u64) -> Progress {
         let Some(clean_up) = self.clean_ups.remove(&id) else { return Progress::Continues };
         self.overdue -= usize::from(clean_up.overdue);

@@ -5,8 +5,9 @@
 //! - this file: grants, ends and hand-offs;
 //! - [`grant`]: how a lease comes to its holder;
 //! - [`renewals`]: how leases are kept alive;
-//! - [`losses`]: how leases are lost, and what a prolongation may leave of them;
-//! - [`lost_prolongations`]: what is released later.
+//! - [`prolongations`]: the requests that may let a lease outlive its ttl;
+//! - [`losses`]: how leases are lost;
+//! - [`lost_prolongations`]: lost leases that the engine has to release later.
 
 mod grant;
 mod losses;
@@ -105,7 +106,7 @@ impl HeldLease {
         self.from_ticket.is_none().then_some(self.fence)
     }
 
-    /// Returns the latest time at which the store lets the lease expire, prolonged or not.
+    /// Returns the latest time at which the store lets the lease expire. Prolongations count.
     pub fn expiry(&self, now: Instant) -> Instant {
         self.store_expiry.max(now).max(self.prolongations.until().unwrap_or_default())
     }

@@ -73,7 +73,7 @@ impl Stores {
         self.change(store, cx, |known| known.in_flight -= 1);
     }
 
-    /// Changes the state of a store. Reports the store if nothing uses it any more.
+    /// Changes the state of a store. Reports the store as unused if nothing needs it any more.
     fn change(&mut self, store: StoreId, cx: &mut Context, change: impl FnOnce(&mut KnownStore)) {
         let Some(known) = self.stores.get_mut(&store) else { return };
         change(known);

@@ -79,10 +79,10 @@ pub struct RenewTag {
     /// How long the lease lives after the renewal.
     pub ttl: Ttl,
     /// The new ttl of the lease, if the holder asks for one. It is longer than `ttl` if the lease
-    /// ends before.
+    /// ends earlier by its `maxHold`.
     pub asked: Option<Ttl>,
     pub purpose: Purpose,
-    /// How the renewal may prolong the lease, if it does so beyond the lease's own ttl.
+    /// How the renewal may prolong the lease beyond its own ttl; `None` if it can't.
     pub prolongs: Option<Prolongation>,
 }
 

@@ -1,8 +1,8 @@
 //! Remembers the leases that the store has detached, until their callers have the tickets. If an
 //! environment ends before, no caller gets the ticket, so the lease has to be released. The
-//! clean-up that does this exists from the detachment on, but sends nothing before that end. It
-//! counts as an outstanding request: neither the client nor its store is forgotten before the
-//! caller has the ticket. Touches only its own map.
+//! clean-up that does this exists from the detachment on, but sends nothing before the environment
+//! ends. It counts as an outstanding request: neither the client nor its store is forgotten before
+//! the caller has the ticket. Touches only its own map.
 
 use std::collections::HashMap;
 

@@ -91,7 +91,7 @@ fn prolong(token: Token, detaches: bool) -> Request {
     Request::Renew { key, token, ttl, fences: 0 }
 }
 
-/// Lets node 0 deny the release until the quorum stops to repeat it. Returns the time until then.
+/// Lets node 0 deny the release until the quorum stops repeating it. Returns how long that takes.
 fn denied_for(quorum: &mut TestQuorum, token: Token) -> Duration {
     let begin = quorum.now;
     while quorum.wait().is_some() {

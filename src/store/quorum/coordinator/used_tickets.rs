@@ -66,7 +66,7 @@
 //! work may still run. If the process has asked to detach the lease, the quorum does not release
 //! it, because the lease may be the next ticket by then. If the request failed for certain, or if
 //! the process has renewed the lease after a failure, no client has such a ticket. Then the lease
-//! counts as adopted again. If the lease is lost without that, the engine releases it.
+//! counts as adopted again. If the lease is lost before that, the engine releases it.
 //!
 //! **What is left.** If an adopter dies after a minority of the nodes has confirmed it, its own
 //! token stays there. A node can't distinguish that token from the token of another client, so the

@@ -14,7 +14,7 @@ use crate::store::Answer;
 /// The longest pause between two attempts. If this is smaller, a node that stays away is asked more
 /// often. If it is larger, a node that is back keeps released leases for longer.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How long a pending release is kept at a node that does not answer. After that, the lease ends
+/// How long a pending release is kept for a node that does not answer. After that, the lease ends
 /// with its ttl. Few leases have a longer ttl. If a node refuses a release, the release is kept
 /// until the end of the lease.
 const LIFE: Duration = Duration::from_secs(600);
@@ -191,7 +191,7 @@ impl NodeReleases {
                 (ReleaseResult::Refused, _) => {
                     pending.due = now + jittered(LONGEST_PAUSE);
                     pending.change.ends = ends;
-                    // The node works, so a long life costs little.
+                    // The node answers, so it costs little to keep the release for long.
                     pending.until = ends.map_or(pending.until, |ends| ends.max(pending.until));
                 }
                 (ReleaseResult::Done, [pause, again @ ..]) => {

@@ -1,4 +1,4 @@
-//! Losses: how leases end that their holders have not released. Touches what its parent may touch.
+//! Ends leases that their holders have not released. Touches what its parent may touch.
 
 use super::lost_prolongations::LostProlongation;
 use super::{HeldLease, HeldLeases};
@@ -9,9 +9,9 @@ use crate::lease::{Instant, LossReason, Phase};
 use crate::mutants::{self, Mutant};
 
 impl HeldLease {
-    /// Returns what a prolongation may leave at the store, and when to release that. The time of a
-    /// detachment does not matter: a node of a quorum keeps an adopted lease until the end of its
-    /// ticket, and the quorum releases the lease only if no detachment was sent.
+    /// Returns what a prolongation may leave at the store, and when to release that. Even a short
+    /// detachment counts: a node of a quorum keeps an adopted lease until the end of its ticket,
+    /// and the quorum itself releases the lease only if no detachment was sent.
     fn left_by_prolongation(&self, now: Instant) -> Option<LostProlongation> {
         let early = mutants::is(Mutant::LostProlongationFreedEarly);
         let at = if early { now } else { self.store_expiry.max(now) };

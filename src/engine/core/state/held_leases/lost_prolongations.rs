@@ -1,6 +1,6 @@
 //! Lost prolongations: leases that were lost here, and that the store may keep for much longer
 //! because of a detachment or a renewal with a longer ttl. The holder does not count on that time:
-//! its request has failed, so it has no ticket, and its lease has ended by the ttl before.
+//! its request has failed, so it has no ticket, and its lease has ended by the earlier ttl.
 //!
 //! **When such a lease is released.** Without the prolongation, it would end at the store by its
 //! ttl. An earlier release would be wrong: the holder's work may still run, and the next holder

@@ -1,6 +1,6 @@
-//! Prolongations: what the store may have done with the requests by which a lease could outlive its
-//! own ttl: detachments, and renewals with a longer ttl. The lease is still held here. Plain data;
-//! touches nothing.
+//! Prolongations: requests that could let a lease outlive its own ttl. These are detachments, and
+//! renewals with a longer ttl. Tracks until when the store may keep a lease because of them, while
+//! the lease is held here. Plain data; touches nothing.
 
 use crate::lease::Instant;
 

@@ -100,7 +100,7 @@ impl HeldLease {
     }
 
     /// Returns the request that renews the lease, for its own ttl unless another is `asked` for.
-    /// The ttl is shorter if the lease ends before.
+    /// The ttl of the request is shorter if the lease has an earlier `end`.
     fn renewal(
         &mut self,
         op: OpId,
