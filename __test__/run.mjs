@@ -238,7 +238,7 @@ async function runAll(programs, words = []) {
   const left = [...programs]
   const lane = async () => {
     for (let program = left.shift(); program; program = left.shift()) {
-      await runProgram(program, words, { beside: atOnce, priority: PRIORITY_BELOW_NORMAL })
+      await runProgram(program, words, { beside: atOnce })
     }
   }
   await Promise.all([lane(), lane(), lane()])
