@@ -119,14 +119,14 @@ overStores('detach and adopt', (store) => {
 
   test('an adopted lease is renewed unless autoRenew is false or maxHold is over', async (t) => {
     const [a, b] = [store.client(t), store.client(t)]
-    const renewed = await b.adopt(await (await a.acquire(store.key(), { ttl: 600, autoRenew: false })).detach())
+    const renewed = await b.adopt(await (await a.acquire(store.key(), { ttl: 1_500, autoRenew: false })).detach())
     await until('a renewal', () => b.stats().renewals > 0)
     assert.equal(renewed.isHeld, true)
     await renewed.release()
-    const short = await b.adopt(await (await a.acquire(store.key(), { ttl: 600 })).detach(), { autoRenew: false })
+    const short = await b.adopt(await (await a.acquire(store.key(), { ttl: 1_500 })).detach(), { autoRenew: false })
     await aborted(short)
     lost('expired')(short.signal.reason)
-    const limited = await b.adopt(await (await a.acquire(store.key(), { ttl: 400 })).detach(), { maxHold: 800 })
+    const limited = await b.adopt(await (await a.acquire(store.key(), { ttl: 1_500 })).detach(), { maxHold: 1_600 })
     await aborted(limited)
     lost('expired')(limited.signal.reason)
   })

@@ -39,7 +39,7 @@ describe('leasehold and a key with a secret', { timeout: 60_000 }, () => {
     await check(['release', KEY, '--force', '--yes'], 1)
     await locks.acquire(KEY)
     await check(['run', KEY, '--try', '--', 'true'], 75)
-    await check(['run', KEY, '--wait', '10ms', '--verbose', '--', 'true'], 75)
+    await check(['run', KEY, '--wait', '500ms', '--verbose', '--', 'true'], 75)
     for (const shown of [SHOWN, name]) {
       await check(['inspect', KEY], 0, shown)
       await check(['watch', '--looks', '1'], 0, shown)
