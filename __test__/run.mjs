@@ -258,8 +258,6 @@ const ended = new Promise((resolve) => {
 })
 /** Resolves when the simulation has ended. It runs while the other tests wait. */
 let simulation
-/** Resolves when the compilers of Rust's tests have ended. */
-let rustBuilt
 /** Resolves when Rust's tests other than the simulation have ended. */
 let rustEnded
 if (whole && !skipRust) {
@@ -267,12 +265,13 @@ if (whole && !skipRust) {
   const optimized = build('the simulation', SIMULATION)
   const options = { beside: ended, priority: PRIORITY_LOW }
   simulation = optimized.then((programs) => Promise.all(programs.map((program) => runProgram(program, [], options))))
-  rustBuilt = optimized.then(() => build('all other tests', unitsAnd(integrationTests())))
-  rustEnded = rustBuilt.then((programs) => runAll(programs))
+  rustEnded = optimized
+    .then(() => build('all other tests', unitsAnd(integrationTests())))
+    .then((programs) => runAll(programs))
 } else if (quick && !skipRust) {
   const words = ['redis', 'cluster', 'tls', 'fuzz'].flatMap((name) => ['--skip', name])
-  rustBuilt = build('the unit tests and the contract of stores', unitsAnd(['store_contract']))
-  rustEnded = rustBuilt.then((programs) => runAll(programs, words))
+  const programs = build('the unit tests and the contract of stores', unitsAnd(['store_contract']))
+  rustEnded = programs.then((built) => runAll(built, words))
 }
 const typesChecked = whole || chosen.includes('types') ? checkTypes() : undefined
 /** Runs test files, `most` at a time. */
@@ -308,10 +307,9 @@ const longest = stepOfNode('tests that take more than a minute', long, long.leng
 await Promise.all([shared, longest, typesChecked])
 // Some of these files run several of their tests at a time.
 await stepOfNode('tests that mostly wait', waiting, 6)
-await rustBuilt
+await rustEnded
 const broken = stepOfNode('tests that break servers', breaking, 2)
 await Promise.all([broken, stepOfNode('tests that mostly wait beside them', idle, 2, { beside: broken })])
-await rustEnded
 await stepOfNode('tests that run alone', alone, 1)
 
 othersEnded()
