@@ -271,10 +271,8 @@ impl Driver {
             Done::Answered(sent, answers) => self.core.answered(clock::now(), sent, answers),
             Done::Finished(id) => {
                 self.finishing.remove(&id);
-                // A client may use the store again.
-                if !self.core.is_used(id) {
-                    self.close(id);
-                }
+                // Meanwhile, a client may have used the store and left new work to it.
+                self.finish(id);
             }
             Done::Closed => {}
         }

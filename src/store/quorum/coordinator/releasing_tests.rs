@@ -136,6 +136,14 @@ fn a_denied_release_is_repeated_for_as_long_as_an_unanswered_prolongation_may_ke
     }
 }
 
+/// Releases the lease, which the first node denies. Fails if the quorum repeats the release there
+/// for less than [`LONG`].
+fn assert_denied_for_long(quorum: &mut TestQuorum, token: Token) {
+    quorum.release(token, [denied(), Ok(Reply::Released), Ok(Reply::Released)]);
+    let took = denied_for(quorum, token);
+    assert!(took >= Duration::from_millis(LONG), "{took:?}");
+}
+
 #[test]
 fn a_denied_release_is_repeated_although_a_late_renewal_did_not_help_the_holder() {
     let mut quorum = TestQuorum::of(3);
@@ -145,9 +153,7 @@ fn a_denied_release_is_repeated_although_a_late_renewal_did_not_help_the_holder(
     for node in 0..3 {
         quorum.answer_one(node, Reply::Renewed { block: None });
     }
-    quorum.release(token, [denied(), Ok(Reply::Released), Ok(Reply::Released)]);
-    let took = denied_for(&mut quorum, token);
-    assert!(took >= Duration::from_millis(LONG), "{took:?}");
+    assert_denied_for_long(&mut quorum, token);
 }
 
 #[test]
@@ -159,9 +165,7 @@ fn a_denied_release_of_a_ticket_that_no_caller_got_is_repeated_until_the_ticket_
         quorum.answer_one(node, Reply::Renewed { block: None });
     }
     assert!(quorum.settled(3)[0].is_ok());
-    quorum.release(token, [denied(), Ok(Reply::Released), Ok(Reply::Released)]);
-    let took = denied_for(&mut quorum, token);
-    assert!(took >= Duration::from_millis(LONG), "{took:?}");
+    assert_denied_for_long(&mut quorum, token);
 }
 
 #[test]
@@ -174,9 +178,7 @@ fn a_denied_release_is_repeated_at_a_node_that_missed_the_last_renewal() {
         quorum.answer_one(node, Reply::Renewed { block: None });
     }
     assert!(quorum.settled(3)[0].is_ok());
-    quorum.release(token, [denied(), Ok(Reply::Released), Ok(Reply::Released)]);
-    let took = denied_for(&mut quorum, token);
-    assert!(took >= Duration::from_millis(LONG), "{took:?}");
+    assert_denied_for_long(&mut quorum, token);
 }
 
 #[test]
